@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
+from test_attention_cache import close, expected
 
 import torch_aule
 from attention_reference import DECODE, poison
 from int8_blocks import BLOCK, largest, numbers_of, quantized
-from test_attention_cache import close, expected
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 

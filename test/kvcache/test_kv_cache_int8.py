@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from test_kv_cache_append import angles, turned
 
 import torch_aule
 from helpers import FLOATS
 from int8_blocks import BLOCK, largest, new_cache, numbers_of, quantized
-from test_kv_cache_append import angles, turned
 
 pytestmark = [pytest.mark.current_lavapipe, pytest.mark.validated]
 

@@ -61,6 +61,20 @@ def test_generate_prints_the_answer(run, folder):
     assert re.fullmatch(r"\[\d+ tokens of prompt, 0 of them known; .* per second\]\n", err)
 
 
+def test_keys_and_values_in_8_bits(run, tmp_path, monkeypatch):
+    tiny.save(tmp_path, head_dim=32)
+    expected = llm.load(tmp_path, max_batch=1, kv_cache_dtype="int8").generate("the cat", max_new_tokens=20)
+    made, begin = [], llm.Runner.__init__
+    monkeypatch.setattr(llm.Runner, "__init__", lambda self, *a, **k: made.append(self) or begin(self, *a, **k))
+    options = ["--kv-cache", "int8"]
+    assert run("generate", tmp_path, "the cat", "--max-new-tokens", 20, *options) == (0, expected + "\n", "")
+    status, out, _ = run("chat", tmp_path, "--max-new-tokens", 5, *options, stdin="the cat\n")
+    assert status == 0 and out
+    status, out, _ = run("bench", tmp_path, "-p", 9, "-n", 3, "--repeats", 1, *options)
+    assert status == 0 and "tg3" in out
+    assert [runner.kv_cache_dtype for runner in made] == ["int8"] * 3
+
+
 def test_generate_draws_by_its_options(run, folder):
     options = ["--temperature", 1.5, "--top-k", 50, "--top-p", 0.95, "--min-p", 0.01, "--repetition-penalty", 1.1]
     once, again, other = (
@@ -101,6 +115,7 @@ def test_what_cannot_be_is_one_sentence(run, folder, tmp_path):
         (["generate", folder, "x", "--draft-model", folder], "needs --strategy draft"),
         (["generate", folder, "x", "--strategy", "jacobi", "--guesses", "99"], "0 to 15 guesses"),
         (["generate", folder, "x", "--strategy", "jacobi", "--repetition-penalty", "1.2"], "penalties"),
+        (["generate", folder, "x", "--kv-cache", "int8"], "have a head_dim of 16"),
         (["generate", folder, "x", "--device", "aule:99"], "the last is aule:"),
         (["generate", folder, "x", "--device", "moon"], "no device 'moon'"),
         (["generate", base, "x", "--chat"], "no chat template"),

@@ -217,7 +217,7 @@ def traffic_of(model, runner: Runner) -> Traffic:
             experts.append((size, min(chosen / tensor.size(0), 1.0)))
         else:
             weights += size
-    caches = [cache for layer in runner.engine.paged_layers for cache in (layer.key_cache, layer.value_cache)]
+    caches = [cache for layer in runner.engine.paged_layers for cache in layer.tensors]
     return Traffic(weights, tuple(experts), sum(c.size(2) * c.size(3) * c.element_size() for c in caches))
 
 
@@ -305,7 +305,7 @@ def _rows(lm: LanguageModel, args: argparse.Namespace, bandwidth: float) -> Iter
 
 
 def _loaded(args: argparse.Namespace) -> LanguageModel:
-    options = dict(max_batch=max(args.batch), max_len=max(args.prompt + 1, args.new + 4))
+    options = dict(max_batch=max(args.batch), max_len=max(args.prompt + 1, args.new + 4), kv_cache_dtype=args.kv_cache)
     device = checked_device(args.device)
     if (args.model is None) == (args.random is None):
         raise ValueError("bench: expected a MODEL or --random, one of them")

@@ -22,16 +22,21 @@ __all__ = [
     "UnsupportedModelError",
     "attend",
     "cache_argument",
+    "check_cache_dtype",
     "current_layer",
     "current_rows",
     "layer_shapes",
+    "new_pages",
     "new_states",
     "paged_attention",
+    "row_bytes",
     "seen_attention",
 ]
 
 ATTENTION = "aule_paged"  # the name of our attention function in transformers' table
 FEW = 16  # queries of a sequence that attention over pages takes at once
+BLOCK = 32  # numbers of a row that share a scale in a cache of 8 bits
+SCALE = torch.bfloat16
 
 
 class UnsupportedModelError(RuntimeError):
@@ -73,14 +78,29 @@ class Rows:
 
 
 class PagedLayer(CacheLayerMixin):
-    """Keys and values of one attention layer, ``[pages, page_size, kv_heads, head_dim]``."""
+    """Keys and values of one attention layer, ``[pages, page_size, kv_heads, head_dim]``.
+
+    Parameters
+    ----------
+    key_cache, value_cache : torch.Tensor
+        In the dtype of the model, or int8.
+    key_scale, value_scale : torch.Tensor, optional
+        Of caches in int8: bfloat16 ``[pages, page_size, kv_heads, head_dim / 32]``, one for each block of numbers.
+    """
 
     is_compileable = True
     is_sliding = False
 
-    def __init__(self, key_cache: torch.Tensor, value_cache: torch.Tensor):
+    def __init__(
+        self,
+        key_cache: torch.Tensor,
+        value_cache: torch.Tensor,
+        key_scale: torch.Tensor | None = None,
+        value_scale: torch.Tensor | None = None,
+    ):
         super().__init__()
         self.key_cache, self.value_cache = key_cache, value_cache
+        self.key_scale, self.value_scale = key_scale, value_scale
         self.is_initialized = True
         self.rows: Rows | None = None
         self.is_new = False  # update() has been called since the last attention
@@ -96,9 +116,17 @@ class PagedLayer(CacheLayerMixin):
             self.value_cache,
             self.rows.lengths,
             self.rows.table,
+            key_scale=self.key_scale,
+            value_scale=self.value_scale,
         )
         self.is_new = True
         return key_states, value_states
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """All tensors of the pages, ``[pages, page_size, kv_heads, ...]``."""
+        every = (self.key_cache, self.value_cache, self.key_scale, self.value_scale)
+        return [t for t in every if t is not None]
 
     def get_mask_sizes(self, query_length):
         return query_length, 0
@@ -196,7 +224,8 @@ def attend(layer: PagedLayer, query, key, value, scaling, sliding_window, softca
     assert rows is not None
     left = -1 if sliding_window is None else int(sliding_window) - 1
     softcap = 0.0 if softcap is None else float(softcap)
-    if rows.past is None or rows.tokens <= FEW:
+    in_8_bits = layer.key_scale is not None
+    if rows.past is None or rows.tokens <= FEW or (in_8_bits and rows.past > 0):
         out, lse = torch.ops.aule.flash_attn_decode(
             query.transpose(1, 2),
             layer.key_cache,
@@ -209,6 +238,8 @@ def attend(layer: PagedLayer, query, key, value, scaling, sliding_window, softca
             -1,
             softcap,
             check=False,  # the tables are the runner's own
+            key_scale=layer.key_scale,
+            value_scale=layer.value_scale,
         )
     else:
         if rows.past > 0:
@@ -327,6 +358,88 @@ def layer_shapes(model) -> list:
                 f"torch_aule.llm: {type(model).__name__} has layers of {type(layer).__name__}, which are not supported"
             )
     return shapes
+
+
+def _sizes(shape: tuple, kv_cache_dtype: str | None) -> list[tuple[int, torch.dtype]]:
+    """Of each tensor of a layer's pages, what a head's row has."""
+    _, *sizes, dtype = shape
+    if kv_cache_dtype is None:
+        return [(size, dtype) for size in sizes]
+    return [(size, torch.int8) for size in sizes] + [(size // BLOCK, SCALE) for size in sizes]
+
+
+def check_cache_dtype(kv_cache_dtype: str | None, shapes: list, name: str) -> None:
+    """Whether keys and values of a model can be kept so.
+
+    Parameters
+    ----------
+    kv_cache_dtype : str or None
+        "int8", or None: the dtype that the model computes them in.
+    shapes : list
+        From :func:`layer_shapes`.
+    name : str
+        Of the model, for the message.
+
+    Raises
+    ------
+    ValueError
+        For another dtype, or a head size that is no multiple of 32.
+    """
+    if kv_cache_dtype not in (None, "int8"):
+        raise ValueError(f"torch_aule.llm: expected kv_cache_dtype to be None or 'int8', but got {kv_cache_dtype!r}")
+    for kind, *shape in shapes:
+        if kv_cache_dtype is None or kind != "pages":
+            continue
+        odd = [size for size in shape[1:3] if size % BLOCK]
+        if odd:
+            raise ValueError(
+                f"torch_aule.llm: kv_cache_dtype='int8' needs heads whose size is a multiple of {BLOCK}, but those of "
+                f"{name} have a head_dim of {odd[0]}"
+            )
+
+
+def row_bytes(shapes: list, kv_cache_dtype: str | None = None) -> int:
+    """What the keys and values of a token take in all layers.
+
+    Parameters
+    ----------
+    shapes : list
+        From :func:`layer_shapes`.
+    kv_cache_dtype : str, optional
+        As :class:`torch_aule.llm.Runner` takes it.
+
+    Returns
+    -------
+    int
+        Bytes; 0 without attention.
+    """
+    layers = [shape for kind, *shape in shapes if kind == "pages"]
+    return sum(shape[0] * n * dtype.itemsize for shape in layers for n, dtype in _sizes(shape, kv_cache_dtype))
+
+
+def new_pages(pages: int, page_size: int, shape, device: torch.device, kv_cache_dtype: str | None) -> PagedLayer:
+    """Pages of a layer, filled with zeros.
+
+    Parameters
+    ----------
+    pages, page_size : int
+        How many, and their tokens.
+    shape : sequence
+        From :func:`layer_shapes`, without the kind.
+    device : torch.device
+        Where.
+    kv_cache_dtype : str or None
+        As :class:`torch_aule.llm.Runner` takes it.
+
+    Returns
+    -------
+    PagedLayer
+        New.
+    """
+    rows = (pages, page_size, shape[0])
+    return PagedLayer(
+        *(torch.zeros((*rows, n), dtype=dtype, device=device) for n, dtype in _sizes(shape, kv_cache_dtype))
+    )
 
 
 def new_states(conv_states: dict, recurrent_states: dict) -> TransformersLinearAttentionLayer:

@@ -62,6 +62,7 @@ def add_model(p: argparse.ArgumentParser, batch: bool = False) -> None:
     """
     p.add_argument("--dtype", choices=["auto", *DTYPES], default="auto", help="of weights and activations")
     p.add_argument("--device", default="aule", help="aule, or aule:1 (default %(default)s)")
+    p.add_argument("--kv-cache", choices=["int8"], help="keep keys and values in 8 bits (default: as computed)")
     if batch:
         return
     p.add_argument("--max-len", type=int, metavar="N", help="tokens of prompt and answer (default: up to 4096)")
@@ -118,7 +119,8 @@ def strategy_of(args: argparse.Namespace) -> speculative.Strategy | None:
         return owner(**options)
     if args.draft_model is None:
         raise ValueError("--strategy draft needs a --draft-model")
-    model, *_ = read_model(args.draft_model, dtype=args.dtype, device=args.device, max_len=args.max_len)
+    how = dict(dtype=args.dtype, device=args.device, max_len=args.max_len, kv_cache_dtype=args.kv_cache)
+    model, *_ = read_model(args.draft_model, **how)
     return owner(model, **options)
 
 
@@ -145,7 +147,15 @@ def load_of(args: argparse.Namespace) -> LanguageModel:
             torch.manual_seed(args.seed)
         device = checked_device(args.device)
         strategy = strategy_of(args)
-        return load(args.model, dtype=args.dtype, device=device, max_batch=1, max_len=args.max_len, strategy=strategy)
+        return load(
+            args.model,
+            dtype=args.dtype,
+            device=device,
+            max_batch=1,
+            max_len=args.max_len,
+            strategy=strategy,
+            kv_cache_dtype=args.kv_cache,
+        )
 
 
 def checked_device(name: str) -> str:

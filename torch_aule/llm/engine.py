@@ -8,7 +8,17 @@ from contextlib import nullcontext
 import torch
 from transformers.cache_utils import LinearAttentionLayer
 
-from torch_aule.llm.cache import PagedCache, PagedLayer, Rows, cache_argument, layer_shapes, new_states, paged_attention
+from torch_aule.llm.cache import (
+    PagedCache,
+    PagedLayer,
+    Rows,
+    cache_argument,
+    check_cache_dtype,
+    layer_shapes,
+    new_pages,
+    new_states,
+    paged_attention,
+)
 from torch_aule.llm.optimize import Fusions
 from torch_aule.llm.recording import PromptRecorder
 
@@ -32,26 +42,31 @@ class Engine:
         Most tokens of a sequence: positions go up to there.
     shapes : list, optional
         From :func:`torch_aule.llm.cache.layer_shapes`, which is asked otherwise.
+    kv_cache_dtype : str, optional
+        "int8": keys and values are kept in 8 bits.
     """
 
-    def __init__(self, model, pages: int, page_size: int, max_batch: int, max_len: int, shapes: list | None = None):
+    def __init__(
+        self,
+        model,
+        pages: int,
+        page_size: int,
+        max_batch: int,
+        max_len: int,
+        shapes: list | None = None,
+        kv_cache_dtype: str | None = None,
+    ):
         self.model, self.max_batch, self.max_len = model, max_batch, max_len
         self.argument = cache_argument(model)
         parameters = inspect.signature(model.forward).parameters
         self._takes = {name for name in ("position_ids", "logits_to_keep") if name in parameters}
         shapes = layer_shapes(model) if shapes is None else shapes
+        check_cache_dtype(kv_cache_dtype, shapes, type(model).__name__)
+        self._shapes, self._page_size, self._kv_cache_dtype = shapes, page_size, kv_cache_dtype
         self._layers: list = []  # a PagedLayer, or the states of all slots
         for kind, *shape in shapes:
             if kind == "pages":
-                heads, size, v_size, dtype = shape
-                self._layers.append(
-                    PagedLayer(
-                        *(
-                            torch.zeros((pages, page_size, heads, d), dtype=dtype, device=model.device)
-                            for d in (size, v_size)
-                        )
-                    )
-                )
+                self._layers.append(new_pages(pages, page_size, shape, model.device, kv_cache_dtype))
             else:
                 self._layers.append(
                     tuple(
@@ -145,6 +160,21 @@ class Engine:
                 return cache
             self._caches[key] = cache
         return self._caches[key]
+
+    def probe_cache(self) -> PagedCache:
+        """Where parts of the model are compared: the scratch page of the first slot, and never in 8 bits.
+
+        Rounding to 8 bits would hide differences of a hundredth.
+        """
+        cache = self.cache(0, 1)
+        if self._kv_cache_dtype is None:
+            return cache
+        device = self.model.device
+        layers = [
+            new_pages(1, self._page_size, shape, device, None) if kind == "pages" else layer
+            for (kind, *shape), layer in zip(self._shapes, cache.layers)
+        ]
+        return PagedCache(layers)
 
     def forward(self, ids: torch.Tensor, rows: Rows, batch: int, slot: int = 0, cache=None, keep=0, fused=True):
         """Logits of a few tokens, whose keys and values go into the caches.

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from torch_aule.llm import sources
+from torch_aule.llm.cache import row_bytes
 from torch_aule.llm.language_model import LanguageModel
 from torch_aule.llm.sources import LoadError, Source
 from torch_aule.llm.speculative import Strategy
@@ -98,7 +99,7 @@ def _dtype(source: Source, config, wanted: str | torch.dtype, device: torch.devi
     return own or {"F32": torch.float32, "F16": torch.float16}.get(source.type, torch.bfloat16)
 
 
-def cache_bytes(config, tokens: int, dtype: torch.dtype) -> int:
+def cache_bytes(config, tokens: int, dtype: torch.dtype, kv_cache_dtype: str | None = None) -> int:
     """What keys and values take, by a model's configuration.
 
     Parameters
@@ -109,6 +110,8 @@ def cache_bytes(config, tokens: int, dtype: torch.dtype) -> int:
         Of one sequence.
     dtype : torch.dtype
         Of keys and values.
+    kv_cache_dtype : str, optional
+        As :class:`torch_aule.llm.Runner` takes it.
 
     Returns
     -------
@@ -123,11 +126,18 @@ def cache_bytes(config, tokens: int, dtype: torch.dtype) -> int:
     layers = sum("attention" in kind and "linear" not in kind for kind in kinds)
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     size = getattr(text, "head_dim", None) or text.hidden_size // heads
-    return 2 * layers * kv_heads * size * tokens * torch.empty((), dtype=dtype, device="cpu").element_size()
+    return tokens * row_bytes([("pages", kv_heads, size, size, dtype)] * layers, kv_cache_dtype)
 
 
 def check_memory(
-    name: str, weights: int, elements: int, config, dtype: torch.dtype, device: torch.device, max_len: int | None
+    name: str,
+    weights: int,
+    elements: int,
+    config,
+    dtype: torch.dtype,
+    device: torch.device,
+    max_len: int | None,
+    kv_cache_dtype: str | None = None,
 ) -> None:
     """Whether the weights and the cache of one sequence have room.
 
@@ -145,6 +155,8 @@ def check_memory(
         Where to.
     max_len : int or None
         Tokens of a sequence; None as :class:`torch_aule.llm.Runner` has it.
+    kv_cache_dtype : str, optional
+        As :class:`torch_aule.llm.Runner` takes it.
 
     Raises
     ------
@@ -155,7 +167,7 @@ def check_memory(
         return
     if max_len is None:
         max_len = min(getattr(config.get_text_config(), "max_position_embeddings", None) or 4096, 4096)
-    cache, free = cache_bytes(config, max_len, dtype), torch.aule.mem_get_info(device)[0]
+    cache, free = cache_bytes(config, max_len, dtype, kv_cache_dtype), torch.aule.mem_get_info(device)[0]
     if weights + cache <= free:
         return
     smaller = [(how, elements * bits / 8) for how, bits in QUANTIZATIONS if elements * bits / 8 < 0.9 * weights]
@@ -202,6 +214,7 @@ def read_model(
     max_len: int | None = None,
     progress: bool | None = None,
     kind: str | None = None,
+    kv_cache_dtype: str | None = None,
 ):
     """A model on the device and its tokenizer, without a runner: for the small model of a strategy.
 
@@ -213,6 +226,8 @@ def read_model(
         As :func:`load` takes them.
     kind : str, optional
         :data:`torch_aule.llm.sources.SAFETENSORS` or :data:`torch_aule.llm.sources.GGUF`: only this one.
+    kv_cache_dtype : str, optional
+        As :func:`load` takes it.
 
     Returns
     -------
@@ -230,7 +245,7 @@ def read_model(
     if importlib.util.find_spec("accelerate") is None:
         raise LoadError(f"{path}: loading needs the package accelerate: pip install torch_aule[llm]")
     chosen = _dtype(source, config, dtype, place)
-    check_memory(source.name, _bytes(source, chosen), source.elements, config, chosen, place, max_len)
+    check_memory(source.name, _bytes(source, chosen), source.elements, config, chosen, place, max_len, kv_cache_dtype)
     tokenizer = _tokenizer(source)
     options = {} if source.gguf is None else {"gguf_file": source.gguf.name}
     with _one_sentence(source), _progress(sys.stderr.isatty() if progress is None else progress):
@@ -261,6 +276,7 @@ def load(
     strategy: Strategy | None = None,
     progress: bool | None = None,
     kind: str | None = None,
+    kv_cache_dtype: str | None = None,
     **runner,
 ) -> LanguageModel:
     """Load a language model, its tokenizer and a runner.
@@ -287,6 +303,8 @@ def load(
         Show transformers' bar on stderr; by default if that is a terminal.
     kind : str, optional
         "safetensors" or "gguf": take only this one.
+    kv_cache_dtype : str, optional
+        "int8": keys and values are kept in 8 bits (:class:`torch_aule.llm.Runner`).
     **runner
         Further options of :class:`torch_aule.llm.Runner`.
 
@@ -311,11 +329,24 @@ def load(
     >>> print(lm.chat("What is the capital of France?", max_new_tokens=40))
     """
     model, tokenizer, source = read_model(
-        path, dtype=dtype, device=device, max_len=max_len, progress=progress, kind=kind
+        path,
+        dtype=dtype,
+        device=device,
+        max_len=max_len,
+        progress=progress,
+        kind=kind,
+        kv_cache_dtype=kv_cache_dtype,
     )
     more = [source.metadata[key] for key in ENDS_OF_TURNS if source.gguf is not None and key in source.metadata]
     lm = LanguageModel(
-        model, tokenizer, max_batch=max_batch, max_len=max_len, strategy=strategy, stop_tokens=more, **runner
+        model,
+        tokenizer,
+        max_batch=max_batch,
+        max_len=max_len,
+        strategy=strategy,
+        stop_tokens=more,
+        kv_cache_dtype=kv_cache_dtype,
+        **runner,
     )
     lm.name = (source.gguf.stem if source.gguf is not None else source.folder.name) or source.name
     if source.gguf is None and "snapshots" in source.folder.parts:  # a folder of the cache is named by a hash

@@ -108,11 +108,13 @@ class Fusions:
         self.device = parameter.device
         if self.device.type != "aule":
             return
+        self.cache = engine.probe_cache()
         with torch.no_grad():
             self._find_norms()
             self._mlps()
             self._attentions(max_len)
             self._layers()
+        del self.cache
 
     def _found(self, kind: str, name: str, module: nn.Module, forward, agrees: bool) -> bool:
         if agrees:
@@ -213,7 +215,7 @@ class Fusions:
         ids = torch.zeros((1, PROBE), dtype=torch.int64, device=self.device)
         try:
             with seen_attention() as seen:
-                self.engine.forward(ids, rows, 1, fused=False)
+                self.engine.forward(ids, rows, 1, cache=self.cache, fused=False)
         finally:
             for handle in handles:
                 handle.remove()
@@ -223,7 +225,7 @@ class Fusions:
                 continue
             here = slice(AT, AT + PROBE)
             fitting = [t for t in tables if all(_agree(a[here], b[0]) for a, b in zip(t, position))]
-            layer = self.engine.layer(index)
+            layer = self.cache.layers[index]
             if not fitting or not isinstance(layer, PagedLayer):
                 continue
             fused = _Attention(module, index, parts, fitting[0], seen[index], self.model.dtype)
@@ -249,7 +251,7 @@ class Fusions:
 
     def _compare(self, module, fused, layer: PagedLayer, x: torch.Tensor, given: dict) -> bool:
         """Whether both attend alike and put the same into the cache."""
-        cache = self.engine.cache(0, 1)
+        cache = self.cache
         results = []
         options = {name: value for name, value in given.items() if name != "hidden_states"}
         for forward in (module.forward, fused):
@@ -278,7 +280,7 @@ class Fusions:
     def _same_layer(self, module, fused: _Layer, attention: _Attention) -> bool:
         x = self._random(1, PROBE, attention.parts[0].in_features, like=torch.empty(0, dtype=self.model.dtype))
         cos, sin = attention.angles(AT, PROBE)
-        cache = self.engine.cache(0, 1)
+        cache = self.cache
         results = []
         for forward in (module.forward, fused):
             with cache.at(self._scratch_rows()), paged_attention(self.model), self.active():
@@ -371,8 +373,9 @@ class _Attention:
         if self.norms[1] is not None:
             k = self.norms[1](k)
         q, rows.after = torch.ops.aule.kv_cache_append(
-            k, v, layer.key_cache, layer.value_cache, rows.lengths, rows.table, q, self.cos, self.sin, False
-        )
+            k, v, layer.key_cache, layer.value_cache, rows.lengths, rows.table, q, self.cos, self.sin, False,
+            layer.key_scale, layer.value_scale,
+        )  # fmt: skip
         out = attend(layer, q.transpose(1, 2), None, None, **self.given)
         return _last(self.last, self.parts[3], out.flatten(2), residual), None
 

@@ -106,9 +106,9 @@ class Snapshot:
     ----------
     tokens : list of int
         Whose keys and values these are: those of full pages.
-    layers : list of (torch.Tensor, torch.Tensor)
-        Keys and values of each layer, ``[pages, page_size, kv_heads, head_dim]``.
+    layers : list of tuple of torch.Tensor
+        Keys and values of each layer, ``[pages, page_size, kv_heads, head_dim]``, and of those in 8 bits the scales.
     """
 
     tokens: list[int]
-    layers: list[tuple[torch.Tensor, torch.Tensor]]
+    layers: list[tuple[torch.Tensor, ...]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from torch_aule.llm import recording
-from torch_aule.llm.cache import Rows, UnsupportedModelError, layer_shapes
+from torch_aule.llm.cache import Rows, UnsupportedModelError, layer_shapes, row_bytes
 from torch_aule.llm.engine import Engine
 from torch_aule.llm.pages import PageBooks
 from torch_aule.llm.recording import BUCKETS, Recorder
@@ -59,13 +59,15 @@ class Runner:
     record_prompts : bool, optional
         Record the reading of prompts too, for some lengths that others are padded to; by default on GPUs. Models with
         recurrent layers read prompts without.
+    kv_cache_dtype : str, optional
+        "int8": keys and values are kept in 8 bits with a scale for each 32 of them; by default as they are computed.
 
     Raises
     ------
     UnsupportedModelError
         For a model whose layers are not understood, or recurrent layers with a strategy that guesses.
     ValueError
-        For sizes that do not fit together.
+        For sizes that do not fit together, or a `kv_cache_dtype` that does not fit the model.
     MemoryError
         If there is no room for the cache of one sequence.
 
@@ -90,6 +92,7 @@ class Runner:
         graphs: bool = True,
         fuse: bool = True,
         record_prompts: bool | None = None,
+        kv_cache_dtype: str | None = None,
     ):
         if not 1 <= max_batch <= BUCKETS[-1]:
             raise ValueError(f"Runner: expected max_batch between 1 and {BUCKETS[-1]}, but got {max_batch}")
@@ -105,10 +108,10 @@ class Runner:
         self.strategy = Strategy() if strategy is None else strategy
         self.max_batch, self.max_len, self.page_size = max_batch, max_len, page_size
         self._reserve = self.strategy.guesses + 2  # rows that steps write behind a sequence's end
-        shapes = layer_shapes(model)
+        self.kv_cache_dtype, shapes = kv_cache_dtype, layer_shapes(model)
         pages = self._pages_that_fit(shapes, tokens)
         self.books = PageBooks(pages + 1, page_size)
-        self.engine = Engine(model, pages + 1, page_size, max_batch, max_len, shapes)
+        self.engine = Engine(model, pages + 1, page_size, max_batch, max_len, shapes, kv_cache_dtype)
         if self.engine.is_recurrent and self.strategy.guesses:
             raise UnsupportedModelError(
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back; "
@@ -139,12 +142,7 @@ class Runner:
             engine.record_prompts(self._per_sequence, self.page_size)
 
     def _pages_that_fit(self, shapes: list, tokens: int | None) -> int:
-        row = sum(
-            heads * (size + v_size) * torch.empty((), dtype=dtype).element_size()
-            for kind, *shape in shapes
-            if kind == "pages"
-            for heads, size, v_size, dtype in [shape]
-        )
+        row = row_bytes(shapes, self.kv_cache_dtype)
         one = -(-(self.max_len + self._reserve) // self.page_size)
         if tokens is not None:
             return max(-(-tokens // self.page_size), 1)
@@ -179,7 +177,8 @@ class Runner:
         UnsupportedModelError
             For recurrent layers.
         """
-        engine = Engine(model.eval(), self.books.total + 1, self.page_size, self.max_batch, self.max_len)
+        sizes = (self.books.total + 1, self.page_size, self.max_batch, self.max_len)
+        engine = Engine(model.eval(), *sizes, kv_cache_dtype=self.kv_cache_dtype)
         if engine.is_recurrent:
             raise UnsupportedModelError(
                 f"Runner: {type(model).__name__} has recurrent layers, whose states cannot be taken back"
@@ -438,7 +437,8 @@ class Runner:
         Returns
         -------
         Snapshot
-            For :meth:`restore_kv_cache`, of this runner or of another one with the same model and page size.
+            For :meth:`restore_kv_cache`, of this runner or of another one with the same model, page size and
+            `kv_cache_dtype`.
 
         Raises
         ------
@@ -452,7 +452,7 @@ class Runner:
         known = (request.prompt + request.tokens)[: len(request.prompt) + max(len(request.tokens) - 1, 0)]
         full = len(known) // self.page_size
         index = torch.tensor(request.pages[:full], dtype=torch.int64, device=self.device)
-        layers = [(layer.key_cache[index], layer.value_cache[index]) for layer in self.engine.paged_layers]
+        layers = [tuple(t[index] for t in layer.tensors) for layer in self.engine.paged_layers]
         return Snapshot(known[: full * self.page_size], layers)
 
     def restore_kv_cache(self, snapshot: Snapshot) -> int:
@@ -473,16 +473,19 @@ class Runner:
         MemoryError
             If there are not enough pages.
         ValueError
-            For a snapshot of another model or page size.
+            For a snapshot of another model, page size or `kv_cache_dtype`.
         """
-        shapes = [(layer.key_cache.shape[1:], layer.value_cache.shape[1:]) for layer in self.engine.paged_layers]
-        if [(k.shape[1:], v.shape[1:]) for k, v in snapshot.layers] != shapes:
-            raise ValueError("Runner.restore_kv_cache: the snapshot is of another model, or has pages of another size")
+        layers = [layer.tensors for layer in self.engine.paged_layers]
+        here, there = ([[(t.shape[1:], t.dtype) for t in layer] for layer in x] for x in (layers, snapshot.layers))
+        if here != there:
+            raise ValueError(
+                "Runner.restore_kv_cache: the snapshot is of another model, or has pages of another size or dtype"
+            )
         pages = self.books.take(len(snapshot.tokens) // self.page_size)
         index = torch.tensor(pages, dtype=torch.int64, device=self.device)
-        for layer, (keys, values) in zip(self.engine.paged_layers, snapshot.layers):
-            layer.key_cache.index_copy_(0, index, keys)
-            layer.value_cache.index_copy_(0, index, values)
+        for layer, kept in zip(layers, snapshot.layers):
+            for tensor, copy in zip(layer, kept):
+                tensor.index_copy_(0, index, copy)
         self.books.keep(pages, snapshot.tokens)
         self.books.release(pages)
         return len(snapshot.tokens)
