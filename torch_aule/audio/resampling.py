@@ -14,6 +14,7 @@ __all__ = ["normalize_peak", "normalize_rms", "resample", "to_mono"]
 
 KAISER_BETA = 14.769656459379492  # torchaudio's
 LARGEST_KERNEL = 1 << 26  # elements, 256 MiB in float32
+LARGEST_PRODUCT = 1 << 24  # elements of its rows
 METHODS = ("sinc_interp_hann", "sinc_interp_kaiser")
 
 
@@ -23,7 +24,7 @@ def _width(old: int, new: int, zeros: int, rolloff: float) -> int:
 
 
 def _kernel(old: int, new: int, zeros: int, rolloff: float, method: str, beta: float) -> torch.Tensor:
-    """[new, 1, 2 * width + old]: the windowed sinc about each of the outputs of a period; float64."""
+    """[2 * width + old, new]: the windowed sinc about each of the outputs of a period; float64."""
     cutoff, width = min(old, new) * rolloff, _width(old, new, zeros, rolloff)
     inputs = torch.arange(-width, width + old, device="cpu") * new
     outputs = torch.arange(new, device="cpu")[:, None] * old
@@ -34,7 +35,7 @@ def _kernel(old: int, new: int, zeros: int, rolloff: float, method: str, beta: f
     else:
         top = torch.tensor(beta, dtype=torch.float64, device="cpu")
         window = torch.i0(top * (1 - (t / zeros).square()).clamp_min(0.0).sqrt()) / torch.i0(top)
-    return (torch.sinc(t) * window * (cutoff / old))[:, None]
+    return (torch.sinc(t) * window * (cutoff / old)).t().contiguous()
 
 
 def resample(
@@ -47,7 +48,7 @@ def resample(
     resampling_method: str = "sinc_interp_hann",
     beta: float | None = None,
 ) -> torch.Tensor:
-    """The signal at another sample rate, by a windowed sinc: one convolution, as torchaudio's.
+    """The signal at another sample rate, by a windowed sinc, as torchaudio's.
 
     Parameters
     ----------
@@ -105,8 +106,12 @@ def resample(
     beta = KAISER_BETA if beta is None else float(beta)
     filters = constant(_kernel, old, new, lowpass_filter_width, rolloff, resampling_method, beta, like=signal)
     samples = signal.shape[-1]
-    padded = F.pad(signal.reshape(-1, 1, samples), (width, width + old))
-    out = F.conv1d(padded, filters, stride=old).transpose(1, 2).flatten(1)
+    padded = F.pad(signal.reshape(-1, samples), (width, width + old))
+    # A product with overlapping rows: of one channel, it is faster than a convolution on many devices, up to 9 times on
+    # lavapipe. Products may copy their rows, hence in pieces.
+    rows = padded.unfold(-1, filters.shape[0], old)
+    pieces = rows.split(max(1, LARGEST_PRODUCT // (rows.shape[0] * filters.shape[0])), 1)
+    out = torch.cat([piece @ filters for piece in pieces], 1).flatten(1)
     length = -(-samples * new // old)
     return out[:, :length].reshape(*signal.shape[:-1], length)
 
