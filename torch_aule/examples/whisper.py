@@ -55,7 +55,7 @@ def load_sound(path: str, device: torch.device) -> torch.Tensor:
 
 
 def pieces(sound: torch.Tensor, longest: int) -> list[tuple[int, int]]:
-    """Where pieces of at most so many samples begin and end: a cut is in the quietest 40 ms of a piece's last third."""
+    """Where pieces of at most `longest` samples begin and end: cuts are in the quietest 40 ms of their last thirds."""
     frame, step = RATE // 25, RATE // 100
     ends, total = [0], len(sound)
     loud = audio.rms(sound, frame, step).cpu() if total > longest else None
