@@ -191,7 +191,8 @@ def test_the_model_is_as_before():
     reference, model = make("llama")
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     before = torch.aule.memory_allocated()
-    runner = llm.Runner(model, max_batch=1, max_len=64, page_size=16)
+    # Recorded prompts need further rows of the tables of angles.
+    runner = llm.Runner(model, max_batch=1, max_len=64, page_size=16, record_prompts=False)
     cache = sum(c.nbytes for layer in runner.engine.paged_layers for c in (layer.key_cache, layer.value_cache))
     del runner.engine._layers[:], runner.engine._caches
     assert torch.aule.memory_allocated() - before < cache + 100_000  # merged weights are not a second copy

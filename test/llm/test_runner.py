@@ -147,13 +147,15 @@ def test_prefixes_are_computed_once(monkeypatch):
     first = runner.add(start + ends[0], max_new_tokens=20)
     while not first.finished:
         runner.step()
-    assert 75 in seen and first.shared == 0
+    # A recorded prompt is padded to the next of some sizes.
+    whole, rest = ((75, 15) if runner.engine.recorder is None else (96, 16))
+    assert whole in seen and first.shared == 0
     seen.clear()
     second = runner.add(start + ends[1], max_new_tokens=20)
     third = runner.add(first.prompt + first.tokens, max_new_tokens=20)  # the next turn of a chat
     while not (second.finished and third.finished):
         runner.step()
-    assert (second.shared, third.shared) == (64, 80) and 15 in seen and not any(n > 16 for n in seen)
+    assert (second.shared, third.shared) == (64, 80) and rest in seen and not any(n > 16 for n in seen)
     for request in (first, second, third):
         check_greedy(reference, request.prompt, request.tokens)
 

@@ -36,10 +36,10 @@ def test_plans_of_the_whole_grid(device):
 def test_caches_in_8_bits():
     """Split-KV, also where keys are few, or nothing. A lane has 16 columns; of several rows these fill registers."""
     plan, f32 = Planner("h200"), {"dims": (128, 128), "int8": 1, "ragged": 1}
-    for lengths in ((1, 4096), (1, 40)):
+    for lengths, locals in (((1, 4096), (512, 256)), ((1, 40), (128, 128))):
         one, four = (plan(*problem("forward", "bf16", lengths, heads=heads, **f32)) for heads in ((8, 8), (32, 8)))
-        assert one.startswith("splitkv local=512 lanes=8 rows=1") and "keys_per_lane=4" in one
-        assert four.startswith("splitkv local=256 lanes=8 rows=4") and "keys_per_lane=4" in four
+        assert one.startswith(f"splitkv local={locals[0]} lanes=8 rows=1") and "keys_per_lane=4" in one
+        assert four.startswith(f"splitkv local={locals[1]} lanes=8 rows=4") and "keys_per_lane=4" in four
     few = problem("forward", "bf16", (1, 4096), heads=(32, 8), **f32)
     assert plan(*few, attention_variant="splitkv") == plan(*few)
     assert plan(*few, attention_variant="coopmat") == plan(*few, attention_variant="splitkv_shared") == "none"

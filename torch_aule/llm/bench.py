@@ -347,6 +347,9 @@ def run(args: argparse.Namespace) -> int:
     """
     with refusing():
         lm = _loaded(args)
+    fusions = lm.runner.engine.fusions
+    if fusions is not None and fusions.left_out:
+        say(f"[{len(fusions.left_out)} parts differ from their modules and run slower, as {fusions.left_out[0]}]")
     device = lm.runner.device
     known = roof.load(device)
     if known is None:

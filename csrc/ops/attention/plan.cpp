@@ -202,6 +202,9 @@ std::optional<AttentionPlan> plan_splitkv(const DeviceProfile& profile, const At
   const bool cpu = profile.is_software(), narrow = problem.vec16b || problem.int8;
   plan.local = cpu ? cluster * plan.subgroups : narrow ? family_limits(profile).splitkv_local : 256;
   if (problem.int8 && plan.rows > 1 && !cpu) plan.local = std::min(plan.local, 256);
+  // Of a few keys a step of more invocations is mostly empty, and putting their sums together takes longer.
+  if (narrow && !cpu && plan.subgroups == 1 && problem.k_len < 2048)
+    plan.local = std::min(plan.local, problem.k_len < 1024 ? 128 : 256);
   plan.keys_per_lane = cpu ? 2 : narrow ? 4 : 8;
   const Numbers& asked = overrides.attention_shape;
   if (overrides.attention_variant == AttentionVariant::splitkv && asked.count > 0) {
