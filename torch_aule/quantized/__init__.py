@@ -202,7 +202,7 @@ def unpack(packed: torch.Tensor, format: str, k: int) -> torch.Tensor:
     return torch.cat([scales, data] if form.scale_at == 0 else [data, scales], -1).flatten(-2)
 
 
-# Where a block's scale and minimum are, float16, and such that weights are as large as a model's.
+# Places of a block's scale and minimum, float16, and numbers by which weights are as large as a model's.
 _HALVES_IN_BLOCKS = {
     "iq4_xs": ((0, 2.0**-15),),
     "q2_k": ((80, 2.0**-8), (82, 2.0**-9)),
