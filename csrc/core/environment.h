@@ -72,6 +72,7 @@ enum class AlignedRows : uint8_t { by_cost, always, never };
   X(bool,             attention_acc_is_a_operand, true)              \
   X(double,           attention_workspace,   0)                      \
   X(PieceType,        float32_pieces,        PieceType::bfloat16)    \
+  X(bool,             quantized_dot,         false)                  \
   X(AlignedRows,      aligned_rows,          AlignedRows::by_cost)
 // clang-format on
 

@@ -17,10 +17,10 @@ void bind_quantized(py::module_& m) {
           {"values", f.values}, {"data_bytes", f.data_bytes}, {"scale_bytes", f.scale_bytes}, {"scale_at", f.scale_at}};
     return rows;
   });
-  m.def("quantized_gemv_plan",
-        [](const DeviceProfile& profile, uint64_t m, uint64_t n, uint64_t spans, uint64_t pairs, bool gated) {
-          return ops::text_of(ops::quantized_gemv_plan(profile, {m, n, spans, pairs, gated}));
-        });
+  m.def("quantized_gemv_plan", [](const DeviceProfile& profile, uint64_t m, uint64_t n, uint64_t spans, uint64_t pairs,
+                                  bool gated, bool integers) {
+    return ops::text_of(ops::quantized_gemv_plan(profile, {m, n, spans, pairs, gated, integers}));
+  });
   m.def("norm_linear_plan",
         [](const DeviceProfile& profile, uint64_t m, uint64_t n, uint64_t k, bool gated, const std::string& dtype) {
           const DType type = dtype == "float32" ? DType::f32 : dtype == "float16" ? DType::f16 : DType::bf16;

@@ -15,6 +15,7 @@ void bind_stream(py::module_& m) {
   m.def("current_stream_id", [](int device) { return runtime::current_c10_stream(index_of(device)).id(); });
   m.def("set_stream", [](int64_t id, int device) { runtime::exchange_stream(stream_of(id, device)); });
 
+  m.def("capture_stream_id", &runtime::capture_stream_id);
   m.def("highest_stream_priority", [](int device) { return runtime::highest_stream_priority(index_of(device)); });
   m.def("stream_priority", [](int64_t id, int device) { return runtime::stream_priority(stream_of(id, device)); });
   m.def("stream_load", [](int64_t id, int device) { return runtime::stream_load(stream_of(id, device)); });

@@ -122,6 +122,8 @@ stream::CommandStream& current_stream(c10::DeviceIndex device) {
   return *last.stream;
 }
 
+int64_t capture_stream_id() { return stream::CommandStream::capture_id(); }
+
 int highest_stream_priority(c10::DeviceIndex device) {
   device = resolve(device);
   check_index(device);

@@ -41,6 +41,7 @@ at::Tensor* zeros_of_capture(c10::DeviceIndex device);
 
 // Priorities as torch numbers them: 0, and -1 (high) where the device has queues of both kinds.
 int stream_priority(c10::Stream stream);
+int64_t capture_stream_id();  // of the stream that captures of a device share
 int highest_stream_priority(c10::DeviceIndex device);
 
 // Batches and commands of a stream that have not finished, and its limit of batches: (batches, commands, limit).

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kPoolStreams = 32, kNormalStreams = 24;  // the last eight serve high priority
 constexpr int64_t kPrivateStream = kPoolStreams + 1, kToDeviceStream = kPrivateStream + 1,
-                  kToHostStream = kToDeviceStream + 1, kLastStream = kToHostStream;
+                  kToHostStream = kToDeviceStream + 1, kCaptureStream = kToHostStream + 1, kLastStream = kCaptureStream;
 
 struct DeviceStreams {
   std::mutex mutex;
@@ -103,6 +103,7 @@ int64_t CommandStream::next_pool_id(int device, int priority) {
   return 1 + all.next_normal.fetch_add(1) % kNormalStreams;
 }
 
+int64_t CommandStream::capture_id() noexcept { return kCaptureStream; }
 int64_t CommandStream::private_id() noexcept { return kPrivateStream; }
 int64_t CommandStream::transfer_id(bool to_host) noexcept { return to_host ? kToHostStream : kToDeviceStream; }
 int64_t CommandStream::last_id() noexcept { return kLastStream; }

@@ -3,6 +3,8 @@
 // octet's own. The kernel has declared FORMAT, SPAN, ALIGN, SCALES, SCALE_DTYPE, ZERO_DTYPE, ONE_SCALE and Params, and
 // EACH: whether each weight is used by itself, and not only sums.
 //
+// With OCTET_BYTES defined, an octet's integers are bytes for dot products of integers.
+//
 // Integers of few bits become floats as the mantissa of a float16 between 1 and 2: two at once, which takes fewer
 // instructions than a conversion of each. So q is number / unit + one.
 //
@@ -17,12 +19,22 @@
 #include "common/float8.glsl"
 #include "quantized/decode_loads.glsl"
 
+#ifdef OCTET_BYTES
+#define NUMBERS(name) uvec2 name
+#else
+#define NUMBERS(name) float name[8]
+#endif
 struct Octet {
-  float q[8];
+  NUMBERS(q);
   float one, unit;  // constants of the format
   float zero, scale, offset;
 };
+#ifdef OCTET_BYTES
+// number(q) is a byte less this.
+float centre_of(Octet w) { return (w.one - 1.0) * w.unit + w.zero; }
+#else
 float number_of(Octet w, int i) { return (w.q[i] - w.one) * w.unit - w.zero; }
+#endif
 
 const int kMostOctets = 4;  // of a span
 struct Span {
@@ -38,7 +50,8 @@ const uint skipped = 0u;
 #endif
 
 const int kValues = 0, kDataBytes = 1, kScaleBytes = 2, kRun = 3, kLanes = 4;
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels, \
+                         integers)                                                                                 \
   if (FORMAT == code) return uint[5](values, data_bytes, scale_bytes, run, lanes)[column];
 uint format_number(int column) {
 #include "quantized/formats.def"
@@ -60,6 +73,13 @@ uint next_octet(int i) {
 uint placed(uint w, int from, int to, int bits) {
   return (to >= from ? w << max(to - from, 0) : w >> max(from - to, 0)) & ((1u << bits) - 1u << to) * 0x10001u;
 }
+#ifdef OCTET_BYTES
+// The same fields as bytes.
+void of_two_fields(uvec2 low, int at, int bits, uvec2 high, int high_at, int high_bits, inout uvec2 q) {
+  q = low >> at & ((1u << bits) - 1u) * 0x01010101u;
+  if (high_bits > 0) q |= (high >> high_at & ((1u << high_bits) - 1u) * 0x01010101u) << bits;
+}
+#else
 // 1 + field / 2^(bits + high_bits) of each of eight bytes: bits of `low` at bit `at`, above them those of `high`.
 void of_two_fields(uvec2 low, int at, int bits, uvec2 high, int high_at, int high_bits, inout float q[8]) {
   [[unroll]] for (int i = 0; i < 4; ++i) {
@@ -71,7 +91,8 @@ void of_two_fields(uvec2 low, int at, int bits, uvec2 high, int high_at, int hig
     q[first + 2] = pair.y;
   }
 }
-void of_bytes(uvec2 bytes, int at, int bits, inout float q[8]) {
+#endif
+void of_bytes(uvec2 bytes, int at, int bits, inout NUMBERS(q)) {
   of_two_fields(bytes, at, bits, uvec2(0), 0, 0, q);
 }
 // Octet `i` of 16 bytes whose low nibbles come before the high ones.
@@ -88,8 +109,13 @@ Octet octet(float one, float unit) {
 }
 // Of bytes as signed numbers.
 Octet of_signed_bytes(uvec2 bytes) {
+#ifdef OCTET_BYTES
+  Octet r = octet(1.0, 256.0);
+  r.q = bytes;
+#else
   Octet r = octet(1.5, 256.0);
   of_bytes(bytes ^ 0x80808080u, 0, 8, r.q);
+#endif
   return r;
 }
 // 16 levels, in shared memory, or, if that is full (LEVELS_IN_LANES), one in each lane of at least 16:
@@ -101,6 +127,11 @@ float level(uint i) { return subgroupShuffle(level_of_lane, i); }
 shared float levels[16];
 float level(uint i) { return levels[i]; }
 #endif
+#ifdef OCTET_BYTES
+// Formats that are no integers are not served here.
+void by_level(uvec2 bytes, int at, inout uvec2 q) {}
+void of_e2m1(uvec2 bytes, int at, inout uvec2 q) {}
+#else
 void by_level(uvec2 bytes, int at, inout float q[8]) {
   [[unroll]] for (int i = 0; i < 8; ++i) q[i] = level(bitfieldExtract(bytes[i / 4], 8 * (i % 4) + at, 4));
 }
@@ -114,6 +145,7 @@ void of_e2m1(uvec2 bytes, int at, inout float q[8]) {
     q[first + 2] = pair.y;
   }
 }
+#endif
 // Eight bits of a word, from bit `at` on, as the lowest of eight bytes.
 uvec2 bits_as_bytes(uint word, int at) {
   const uint eight = word >> at;
@@ -334,17 +366,14 @@ uvec4 words_of_span(uint64_t data) { return SPAN == 4 ? load_16_bytes(0, data) :
 uvec4 bytes_of_span(uint64_t data) { 
   return SPAN == 2 ? load_16_bytes(0, data) : uvec4(load_8_bytes(0, data), 0u, 0u);
 }
+#ifdef OCTET_BYTES
+void by_levels_from_high(uint word, inout uvec2 q) {}
+// Eight nibbles in turn: the even ones, then the odd ones.
+void of_nibbles(uint word, inout uvec2 q) { q = uvec2(word, word >> 4) & 0x0f0f0f0fu; }
+#else
 // Eight nibbles of a word as bytes, the first from the high half of its byte.
 void by_levels_from_high(uint word, inout float q[8]) {
   [[unroll]] for (int i = 0; i < 8; ++i) q[i] = level(bitfieldExtract(word, i / 2 * 8 + 4 - (i & 1) * 4, 4));
-}
-void decode_levels(uint64_t data, uint64_t number, uint u OUT_SPAN) {
-  const uvec4 words = words_of_span(data);
-  [[unroll]] for (int i = 0; i < SPAN; ++i) {
-    decoded.octets[i] = octet(0.0, 1.0);
-    by_levels_from_high(words[i], decoded.octets[i].q);
-  }
-  scaled_by_group(number, false PASS_SPAN);
 }
 void of_nibbles(uint word, inout float q[8]) {
   [[unroll]] for (int i = 0; i < 4; ++i) {
@@ -352,6 +381,15 @@ void of_nibbles(uint word, inout float q[8]) {
     q[i] = pair.x;
     q[i + 4] = pair.y;
   }
+}
+#endif
+void decode_levels(uint64_t data, uint64_t number, uint u OUT_SPAN) {
+  const uvec4 words = words_of_span(data);
+  [[unroll]] for (int i = 0; i < SPAN; ++i) {
+    decoded.octets[i] = octet(0.0, 1.0);
+    by_levels_from_high(words[i], decoded.octets[i].q);
+  }
+  scaled_by_group(number, false PASS_SPAN);
 }
 void decode_nibbles(uint64_t data, uint64_t number, float one, bool adds OUT_SPAN) {
   const uvec4 words = words_of_span(data);
@@ -374,6 +412,9 @@ void decode_int8(uint64_t data, uint64_t number, uint u OUT_SPAN) {
 }
 // Bits of float8 are those of a float16, if its exponent has as many bits: of e4m3fn the number divided by 256. Of that
 // only NaN, without a sign 0x7f, is none: where each number counts it becomes NaN itself, else the octet's scale does.
+#ifdef OCTET_BYTES
+void decode_float8(uint64_t data, uint64_t number, int format OUT_SPAN) {}
+#else
 void decode_float8(uint64_t data, uint64_t number, int format OUT_SPAN) {
   const uvec4 bytes = bytes_of_span(data);
   const bool small = format == E4M3FN;
@@ -401,6 +442,7 @@ void decode_float8(uint64_t data, uint64_t number, int format OUT_SPAN) {
     [[unroll]] for (int i = 0; i < SPAN; ++i)
       decoded.octets[i].scale = has_nan[i] ? uintBitsToFloat(0x7fc00000u) : decoded.octets[i].scale;
 }
+#endif
 void decode_float8_e4m3fn(uint64_t data, uint64_t number, uint u OUT_SPAN) {
   decode_float8(data, number, E4M3FN PASS_SPAN);
 }
@@ -417,7 +459,8 @@ const float kFp4Levels[16] = float[16](0.0, 0.005208333488553762, 0.666666686534
     -0.1666666716337204, -0.25);
 const float kIq4Levels[16] = float[16](-127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0,
     53.0, 69.0, 89.0, 113.0);
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels, \
+                         integers)                                                                                 \
   const int kFormat_##name = code;
 #include "quantized/formats.def"
 // By every invocation of the workgroup, of at least 16.
@@ -449,7 +492,8 @@ void span_of(Row row, uint u OUT_SPAN) {
   const uint spans = apart ? 1u : format_number(kValues) / (8u * SPAN), block = u / spans;
   const uint64_t data = row.data + uint64_t(block) * (format_number(kDataBytes) * (apart ? SPAN : 1u));
   const uint64_t scale = row.scales + (SCALES != 0 ? u * (SPAN * 8u) : block * format_number(kScaleBytes));
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels, \
+                         integers)                                                                                 \
   if (FORMAT == code) decoder(data, scale, u % spans PASS_SPAN);
 #include "quantized/formats.def"
 }

@@ -1,6 +1,13 @@
+#pragma aule axis DOT 0 1
+#pragma aule feature int_dot_product if DOT=1
 // out[m][n] = sum_k x[m][k] w[n][k] + bias[n] for few rows of x, 1 to 8 at a time: packed rows w of a format
 // (formats.def), float32 sums. BY_EXPERT: out[m][s][n] = sum_k x[m][k] w[ids[m][s]][n][k], a pair (m, s) at a time.
 // ACTIVATION and RESIDUAL as in gemv_norm.comp: a gate and a residual behind the product.
+//
+// DOT 1: by dot products of integers, four at once, for x of 16 bits and formats of integers. Eight neighbours of x are
+// integers of 15 bits times a scale, so that each is off by at most 2^-15 of the largest. Each is 128 * high + low, two
+// signed bytes, and products and sums of an octet are exact. The workgroup makes these integers of CHUNK octets at a
+// time, in shared memory.
 // Bound by reading w. COLUMNS columns belong to SLICE neighbours, which take turns with the spans along k. An id out of
 // range is reported, its row is 0.
 // Rows of x are dense and begin at multiples of 16 bytes. What was tried: docs/ladders/gemv_quantized.md.
@@ -23,6 +30,10 @@ layout(constant_id = 15) const bool ONE_SCALE = false;
 layout(constant_id = 16) const int ACTIVATION = 0;  // activation_codes.h; none: no gate
 layout(constant_id = 17) const bool RESIDUAL = false;
 layout(local_size_x_id = 12) in;
+#if DOT
+#extension GL_EXT_integer_dot_product : require
+#define OCTET_BYTES
+#endif
 // 128 bytes, which every device takes as push constants: what experts need shares its place with what they never have.
 struct Params {
   uint64_t x, weight, out_;
@@ -50,6 +61,49 @@ const int OUTS = GATED ? COLUMNS / 2 : COLUMNS;  // values of out of a slice
 const int SUMS = ROWS * COLUMNS;
 shared float partial[SUMS * LOCAL];
 
+#if DOT
+const uint CHUNK = 512u / ROWS;       // octets of a row of x
+const float kMost = 127.0 * 128.0;    // of an integer
+const float kRounds = 12582912.0;     // 1.5 * 2^23: its sum with a number is that one rounded, in the lowest bits
+shared uvec4 x_bytes[ROWS * CHUNK];   // of an octet: the high bytes, then the low ones
+shared vec2 x_scales[ROWS * CHUNK];   // {scale, the sum of the integers}
+// Bytes are in the order in which decoders leave those of w.
+const bool ALTERNATE = FORMAT == kFormat_int4 || FORMAT == kFormat_int4_offset;
+uint four_bytes(ivec4 x) { return uint(x.x & 255 | (x.y & 255) << 8 | (x.z & 255) << 16 | x.w << 24); }
+
+// Octet `octet` of a row of x into place `at`. One with a number that is not finite makes all sums NaN.
+void stage_octet(uint64_t row, uint octet, uint at) {
+  const int bytes = dtype_bytes(X_DTYPE) * 8;
+  const Words words = load_words(row + uint64_t(octet) * uint(bytes), bytes);
+  float x[8], most = 0.0;
+  bool is_finite = true;
+  [[unroll]] for (int i = 0; i < 8; ++i) {
+    x[i] = unpack_float(words, i, X_DTYPE);
+    is_finite = is_finite && (floatBitsToUint(x[i]) & 0x7f800000u) != 0x7f800000u;
+    most = max(most, abs(x[i]));
+  }
+  // Numbers below 1e-30 count as 0: their reciprocal may not be finite.
+  const float reciprocal = most > 1e-30 ? kMost / most : 0.0;
+  ivec4 high[2], low[2];
+  int sum = 0;
+  [[unroll]] for (int i = 0; i < 8; ++i) {
+    const int q = floatBitsToInt(x[i] * reciprocal + kRounds) - floatBitsToInt(kRounds), h = q + 64 >> 7;
+    const int half_ = ALTERNATE ? i & 1 : i >> 2, place = ALTERNATE ? i >> 1 : i & 3;
+    sum += q;
+    high[half_][place] = h;
+    low[half_][place] = q - h * 128;
+  }
+  x_bytes[at] = uvec4(four_bytes(high[0]), four_bytes(high[1]), four_bytes(low[0]), four_bytes(low[1]));
+  x_scales[at] = vec2(is_finite ? most / kMost : uintBitsToFloat(0x7fc00000u), float(sum));
+}
+float dot_octet(Octet w, uvec4 x, vec2 scale) {
+  const ivec2 q = ivec2(w.q);
+  const int high = dotPacked4x8EXT(q.x, int(x.x)) + dotPacked4x8EXT(q.y, int(x.y));
+  const int low = dotPacked4x8EXT(q.x, int(x.z)) + dotPacked4x8EXT(q.y, int(x.w));
+  const float sum = float(high * 128 + low);  // below 2^24
+  return scale.x * (w.scale * (sum - centre_of(w) * scale.y) + w.offset * scale.y);
+}
+#else
 // Octet `octet` of a row of x as x[at] and further, and its sum.
 void load_octet(uint64_t row, uint octet, int at, inout float x[8 * kMostOctets], out float all) {
   const int bytes = dtype_bytes(X_DTYPE) * 8;
@@ -62,6 +116,38 @@ float dot_octet(Octet w, float x[8 * kMostOctets], int at, float all) {
   [[unroll]] for (int i = 0; i < 8; ++i) sum += w.q[i] * x[at + i];
   return w.scale * w.unit * sum + (w.offset - w.scale * (w.unit * w.one + w.zero)) * all;
 }
+#endif
+
+uint64_t row_of_x(uint row) {
+  return p.x + uint64_t(min(row, p.m - 1u)) * p.x_row * uint(dtype_bytes(X_DTYPE));
+}
+
+#if DOT
+// Adds the products of this invocation's spans of its columns to its sums.
+void multiply(Row w_row[COLUMNS], uint m0, inout float sums[SUMS]) {
+  const uint t = gl_LocalInvocationID.x;
+  for (uint first = 0u; first < p.k / 8u; first += CHUNK) {
+    const uint octets = min(CHUNK, p.k / 8u - first);
+    barrier();  // those before have been read
+    for (uint i = t; i < ROWS * octets; i += LOCAL)
+      stage_octet(row_of_x(m0 + i / octets), first + i % octets, i / octets * CHUNK + i % octets);
+    barrier();  // these are written
+    for (uint u = first / SPAN + t % SLICE; u < (first + octets) / SPAN; u += SLICE) {
+      const uint here = first_octet(u) - first;
+      Span w[COLUMNS];
+      [[unroll]] for (int j = 0; j < COLUMNS; ++j) span_of(w_row[j], u, w[j]);
+      [[unroll]] for (int i = 0; i < SPAN; ++i) {
+        [[unroll]] for (int r = 0; r < ROWS; ++r) {
+          const uint at = r * CHUNK + here + next_octet(i);
+          const uvec4 x = x_bytes[at];
+          const vec2 scale = x_scales[at];
+          [[unroll]] for (int j = 0; j < COLUMNS; ++j) sums[r * COLUMNS + j] += dot_octet(w[j].octets[i], x, scale);
+        }
+      }
+    }
+  }
+}
+#endif
 
 void main() {
   prepare_levels();
@@ -88,9 +174,11 @@ void main() {
     const uint row = min(column + uint(j % OUTS), p.n - 1u) + uint(j / OUTS) * p.n;
     w_row[j] = row_at(weight + uint64_t(row) * p.row_bytes, first_row + row, p.k);
   }
+#if DOT
+  multiply(w_row, m0, sums);
+#else
   uint64_t x_row[ROWS];
-  [[unroll]] for (int r = 0; r < ROWS; ++r)
-    x_row[r] = p.x + uint64_t(min(m0 + r, p.m - 1u)) * p.x_row * uint(dtype_bytes(X_DTYPE));
+  [[unroll]] for (int r = 0; r < ROWS; ++r) x_row[r] = row_of_x(m0 + r);
   for (uint u = t % SLICE; u < p.k / (8u * SPAN); u += SLICE) {
     const uint here = first_octet(u);
     // Of one row of x its numbers are kept, and weights are decoded in turn; of more rows the weights are kept.
@@ -112,6 +200,7 @@ void main() {
       }
     }
   }
+#endif
 
   [[unroll]] for (int i = 0; i < SUMS; ++i) partial[i * LOCAL + t] = sums[i];
   barrier();  // the sums are written

@@ -147,7 +147,7 @@ def plan(device: str, line: str) -> str:
         rows, columns = map(int, rest[1].split("x"))
         return (c.qr_panel_plan if kind == "qr" else c.jacobi_plan)(profile, rest[0], rows, columns)
     if kind == "quantized":
-        return c.quantized_gemv_plan(profile, *numbers, "gated" in rest)
+        return c.quantized_gemv_plan(profile, *numbers, "gated" in rest, "integers" in rest)
     if kind == "decoding":
         return c.norm_linear_plan(profile, *numbers[-3:], "gated" in rest, rest[0])
     if kind == "sequences":

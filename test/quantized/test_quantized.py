@@ -75,6 +75,10 @@ def test_by_the_kernels_for_gpus():
     check_program("quantized_as_gpu", **limited("radv"))
 
 
+def test_by_dot_products_of_integers():
+    check_program("quantized_as_gpu", "dot", **limited("radv"))
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("m", [1, 2, 4, 7, 16, 17, 512])
 def test_products_of_few_and_many_rows(m, dtype):

@@ -132,6 +132,15 @@ def test_another_stream_during_capture(device):
     assert x.cpu().unique().tolist() == [6.0]
 
 
+def test_the_stream_of_captures_is_nobodys(device):
+    """Programs take streams of a pool in turn; none of them is the one that captures share."""
+    g = torch.aule.Graph()
+    with torch.aule.graph(g):
+        own = torch.aule.current_stream()
+    streams = [torch.Stream(device=device, priority=priority) for priority in (0, -1) for _ in range(40)]
+    assert own.stream_id not in {stream.stream_id for stream in streams}
+
+
 def test_blocking_uploads_are_complete_for_other_streams(device):
     """As on CUDA: a copy from pageable memory has happened when it returns, whichever stream reads it."""
     sides = [torch.Stream(device=device) for _ in range(3)]

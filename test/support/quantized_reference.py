@@ -13,6 +13,17 @@ from torch_aule import quantized
 FORMATS = {name: form for name, form in quantized.FORMATS.items() if form.has_scales}
 
 EPS = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}  # one rounding to the dtype
+
+
+def integers_off(x, w):
+    """How far products of 16-bit x may be off: eight neighbours of it become integers of 15 bits times a scale.
+
+    Half a unit of these is 2^-15 of the largest, 127 * 128 being a little less than 2^14 (gemv_quantized.comp).
+    """
+    most = x.double().abs().unflatten(-1, (-1, 8)).amax(-1).repeat_interleave(8, -1)
+    return 2.0**-14.9 * (most @ w.double().abs().mT)
+
+
 # QLoRA, arXiv:2305.14314, appendix E.
 NF4 = np.array([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
                 -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,

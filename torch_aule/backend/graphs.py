@@ -37,7 +37,12 @@ def capture_stream(index: int) -> Stream:
     """
     stream = _capture_streams.get(index)
     if stream is None:
-        stream = _capture_streams.setdefault(index, Stream(device=index))
+        from torch_aule import _C
+
+        # Not one of the pool: a program's own stream may be any of those, and its work would be captured.
+        kind = current_stream(index).device_type
+        stream = Stream(stream_id=_C.capture_stream_id(), device_index=index, device_type=kind)
+        stream = _capture_streams.setdefault(index, stream)
     return stream
 
 

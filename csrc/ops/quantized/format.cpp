@@ -10,8 +10,9 @@ namespace aule::ops {
 namespace {
 
 constexpr QuantizedFormat kFormats[] = {
-#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels) \
-  {code, #name, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels},
+#define QUANTIZED_FORMAT(code, name, decoder, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels, \
+                         integers)                                                                                 \
+  {code, #name, values, data_bytes, scale_bytes, scale_at, span, run, lanes, levels, integers},
 #include "quantized/formats.def"
 };
 

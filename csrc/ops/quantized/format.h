@@ -16,6 +16,7 @@ struct QuantizedFormat {
   uint32_t span;         // octets that an invocation decodes at once
   uint32_t run, lanes;   // how spans of neighbours interleave
   bool has_levels;       // its numbers are those of a table of 16
+  bool has_integers;     // its numbers are integers that dot products of bytes take
 
   bool has_scales() const { return values >= 32; }  // else they are tensors of their own
 };

@@ -31,9 +31,13 @@ QuantizedGemvPlan quantized_gemv_plan(const DeviceProfile& profile, const Quanti
   } else {
     plan.local = std::min(128u, profile.max_workgroup_invocations / 32 * 32);
     plan.columns = plan.rows <= 2 ? 2 : 4;  // that share what is done to a row of x
+    plan.dot = g.integers && profile.int_dot_product &&
+               shared_bytes(kernel::gemv_quantized(1), {.rows = plan.rows, .columns = 4, .local = plan.local}) <=
+                   profile.shared_bytes;
+    if (plan.dot) plan.columns = 4;  // that share the integers of x
     plan.slice = std::clamp<uint32_t>(std::bit_floor(static_cast<uint32_t>(std::min<uint64_t>(g.spans, 32))), 8, 32);
     // More invocations on one column while there are too few workgroups, and spans for all of them.
-    const uint64_t enough = uint64_t{profile.multiprocessors} * 8;
+    const uint64_t enough = uint64_t{profile.multiprocessors} * (plan.dot ? 2 : 8);
     while (plan.slice < plan.local && groups() < enough && uint64_t{plan.slice} * 2 <= g.spans) plan.slice *= 2;
   }
   plan.grid = linear_grid(groups());
@@ -68,8 +72,9 @@ std::string text_of(const QuantizedGemmPlan& plan) {
 }
 
 std::string text_of(const QuantizedGemvPlan& plan) {
-  return "rows " + std::to_string(plan.rows) + " columns " + std::to_string(plan.columns) + " slice " +
-         std::to_string(plan.slice) + " local " + std::to_string(plan.local) + " " + grid_text(plan.grid);
+  return std::string(plan.dot ? "dot " : "") + "rows " + std::to_string(plan.rows) + " columns " +
+         std::to_string(plan.columns) + " slice " + std::to_string(plan.slice) + " local " +
+         std::to_string(plan.local) + " " + grid_text(plan.grid);
 }
 
 }  // namespace aule::ops

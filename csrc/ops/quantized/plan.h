@@ -15,6 +15,7 @@ constexpr int64_t kMostFewRows = 16;  // with more, weights are decoded first
 
 // gemv_quantized.comp
 struct QuantizedGemvPlan {
+  bool dot = false;     // dot products of integers
   int rows = 1;         // of x at a time
   int columns = 1;      // of an invocation
   uint32_t slice = 32;  // invocations that share them
@@ -24,9 +25,10 @@ struct QuantizedGemvPlan {
 
 struct QuantizedGemvProblem {
   uint64_t m = 0, n = 0;
-  uint64_t spans = 0;  // of a row, that an invocation decodes at once
-  uint64_t pairs = 0;  // of a row and an expert; 0: no experts
-  bool gated = false;  // n values are made of twice as many rows of the weight
+  uint64_t spans = 0;     // of a row, that an invocation decodes at once
+  uint64_t pairs = 0;     // of a row and an expert; 0: no experts
+  bool gated = false;     // n values are made of twice as many rows of the weight
+  bool integers = false;  // x has 16 bits, and the format's numbers are integers
 };
 
 // gemm_quantized.comp: a product on matrix units with a weight that is decoded in its loader, once for each tile of

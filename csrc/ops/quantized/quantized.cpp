@@ -263,11 +263,13 @@ void launch_gemv(const GemvCall& call) {
   p.x_row = static_cast<uint32_t>(call.x.stride(0));
   const Decoding decoding = decoding_of(call.weight);
   const uint64_t spans = uint64_t{p.k} / 8 / static_cast<uint64_t>(decoding.span);
+  const bool integers =
+      overrides().quantized_dot && call.weight.format.has_integers && call.x.scalar_type() != at::kFloat;
   const uint64_t pairs = call.ids ? uint64_t{p.m} * p.slots : 0;
-  const QuantizedGemvPlan plan =
-      quantized_gemv_plan(profile, {.m = p.m, .n = p.n, .spans = spans, .pairs = pairs, .gated = gated});
+  const QuantizedGemvPlan plan = quantized_gemv_plan(
+      profile, {.m = p.m, .n = p.n, .spans = spans, .pairs = pairs, .gated = gated, .integers = integers});
   check_walk(call.op, profile, spans / plan.slice + uint64_t{64});
-  launch(stream, kernel::gemv_quantized(),
+  launch(stream, kernel::gemv_quantized(plan.dot ? 1 : 0),
          {.format = call.weight.format.code,
           .x_dtype = dtype_of(call.x, call.op),
           .out_dtype = dtype_of(call.out, call.op),
