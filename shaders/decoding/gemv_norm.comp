@@ -13,12 +13,12 @@ struct Params {
   uint64_t x, weight, bias, norm, residual, out_;  // rows of out and residual are dense
   int64_t weight_row;                              // elements
   uint x_row;
-  uint m, n, k;  // of out
+  uint n, k;  // of out
   float eps;
 };
 #include "common/params.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
-layout(constant_id = 1) const int ROWS = 1;  // 1 or 2
+layout(constant_id = 1) const int ROWS = 1;  // of x
 layout(constant_id = 2) const uint SLICE = 64;
 layout(constant_id = 3) const bool NORM = false;
 layout(constant_id = 4) const int ACTIVATION = 0;  // activation_codes.h; none: no gate
@@ -26,32 +26,22 @@ layout(constant_id = 5) const bool HAS_BIAS = false;
 layout(constant_id = 6) const bool RESIDUAL = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
+#include "common/vec16b.glsl"
 #include "matmul/activation.glsl"
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Vec16b { uvec4 v; };
-
-const uint ES = DTYPE == AULE_DT_F32 ? 4 : 2, E = 16 / ES;
+const uint ES = 16 / E;
 const bool GATED = ACTIVATION != 0;
 const int COLS = 4, OUTS = GATED ? COLS / 2 : COLS;  // rows of w, and values of out, of a slice
 const int SUMS = ROWS * COLS + (NORM ? ROWS : 0);
 const uint SHARED = 256 / SLICE;
 shared float partial[SUMS * 256];
 
-float element(uvec4 v, uint i) {
-  if (DTYPE == AULE_DT_F32) return uintBitsToFloat(v[i & 3]);
-  if (DTYPE == AULE_DT_F16) return unpackHalf2x16(v[i / 2])[i & 1];
-  return uintBitsToFloat((i & 1) == 0 ? v[i / 2] << 16 : v[i / 2] & 0xffff0000u);
-}
-
 void main() {
-  const uint per_group = SHARED * OUTS;
-  const uint tiles_m = (p.m + ROWS - 1) / ROWS, group = linear_group();
-  const uint m0 = group % tiles_m * ROWS, n0 = group / tiles_m * per_group;
+  const uint per_group = SHARED * OUTS, n0 = linear_group() * per_group;
   if (n0 >= p.n) return;  // the whole workgroup leaves
   const uint t = gl_LocalInvocationID.x, column = t / SLICE, slice = t % SLICE;
   uint64_t x_at[ROWS], row_at[COLS];
-  [[unroll]] for (int r = 0; r < ROWS; ++r)
-    x_at[r] = p.x + uint64_t(min(m0 + r, p.m - 1)) * p.x_row * ES;
+  [[unroll]] for (int r = 0; r < ROWS; ++r) x_at[r] = p.x + uint64_t(r) * p.x_row * ES;
   [[unroll]] for (int j = 0; j < COLS; ++j) {
     const uint out_column = min(n0 + column * OUTS + j % OUTS, p.n - 1);
     row_at[j] = p.weight + uint64_t(int64_t(j / OUTS * p.n + out_column) * p.weight_row) * ES;
@@ -60,9 +50,9 @@ void main() {
   [[unroll]] for (int i = 0; i < SUMS; ++i) sums[i] = 0.0;
   for (uint i = slice; i < p.k / E; i += SLICE) {
     uvec4 y[COLS], x[ROWS], g[2];
-    [[unroll]] for (int j = 0; j < COLS; ++j) y[j] = Vec16b(row_at[j] + i * 16).v;
-    [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = Vec16b(x_at[r] + i * 16).v;
-    if (NORM) [[unroll]] for (uint part = 0; part < E / 4; ++part) g[part] = Vec16b(p.norm + (i * E + part * 4) * 4).v;
+    [[unroll]] for (int j = 0; j < COLS; ++j) y[j] = load_vec16b(row_at[j], i);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) x[r] = load_vec16b(x_at[r], i);
+    if (NORM) [[unroll]] for (uint part = 0; part < E / 4; ++part) g[part] = load_vec16b(p.norm, i * (E / 4) + part);
     [[unroll]] for (uint e = 0; e < E; ++e) {
       [[unroll]] for (int r = 0; r < ROWS; ++r) {
         float v = element(x[r], e);
@@ -81,8 +71,8 @@ void main() {
     barrier();  // and added
   }
   for (uint i = t; i < ROWS * per_group; i += 256) {
-    const uint r = i / per_group, own = i % per_group, m = m0 + r, n = n0 + own;
-    if (m >= p.m || n >= p.n) continue;
+    const uint r = i / per_group, own = i % per_group, n = n0 + own;
+    if (n >= p.n) continue;
     const uint from = own / OUTS * SLICE;  // of the column's slice
     const float scale = NORM ? inversesqrt(partial[(ROWS * COLS + r) * 256 + from] / float(p.k) + p.eps) : 1.0;
     float v = scale * partial[(r * COLS + own % OUTS) * 256 + from];
@@ -92,7 +82,7 @@ void main() {
       if (HAS_BIAS) up += load_float(p.bias, uint64_t(p.n + n), DTYPE);
       v = activate(v) * up;
     }
-    const uint64_t at = uint64_t(m) * p.n + n;
+    const uint64_t at = uint64_t(r) * p.n + n;
     if (RESIDUAL) v += load_float(p.residual, at, DTYPE);
     store_float(p.out_, at, DTYPE, v);
   }

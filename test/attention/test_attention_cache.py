@@ -48,6 +48,13 @@ def close(actual, wanted, dtype):
     assert float(error.max()) < TOLERANCE[dtype] * max(1.0, float(wanted.abs().max()))
 
 
+def agree(out, lse, wanted, wanted_lse, dtype):
+    close(out, wanted, dtype)
+    hidden = wanted_lse == -math.inf
+    assert torch.equal(lse.cpu() == -math.inf, hidden)
+    close(lse.cpu().masked_fill(hidden, 0.0), wanted_lse.masked_fill(hidden, 0.0), dtype)
+
+
 def in_pages(cache, page, lengths):
     """The same cache as shuffled pages of NaN where no sequence has rows, and the table that finds them."""
     batch, capacity = cache.shape[:2]
@@ -97,10 +104,7 @@ def compare(dtype, q_len, heads, kv_heads, capacity, dim, v_dim, lengths, page=N
         return_softmax_lse=True,
         **options,
     )
-    close(out, wanted, dtype)
-    hidden = wanted_lse == -math.inf
-    assert torch.equal(lse.cpu() == -math.inf, hidden)
-    close(lse.cpu().masked_fill(hidden, 0.0), wanted_lse.masked_fill(hidden, 0.0), dtype)
+    agree(out, lse, wanted, wanted_lse, dtype)
 
 
 @pytest.mark.parametrize("page", [None, 16])

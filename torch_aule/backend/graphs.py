@@ -19,7 +19,6 @@ __all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing",
 
 # One graph is captured at a time: the random numbers of a device are counted for one.
 capture_lock = threading.RLock()
-_capture_streams: dict[int, Stream] = {}
 
 
 def capture_stream(index: int) -> Stream:
@@ -35,15 +34,11 @@ def capture_stream(index: int) -> Stream:
     Stream
         The same for each call.
     """
-    stream = _capture_streams.get(index)
-    if stream is None:
-        from torch_aule import _C
+    from torch_aule import _C
 
-        # Not one of the pool: a program's own stream may be any of those, and its work would be captured.
-        kind = current_stream(index).device_type
-        stream = Stream(stream_id=_C.capture_stream_id(), device_index=index, device_type=kind)
-        stream = _capture_streams.setdefault(index, stream)
-    return stream
+    # Not one of the pool: a program's own stream may be any of those, and its work would be captured.
+    kind = current_stream(index).device_type
+    return Stream(stream_id=_C.capture_stream_id(), device_index=index, device_type=kind)
 
 
 class _Graph:

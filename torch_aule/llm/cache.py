@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, LinearAttentionCacheLayerMixin
@@ -63,18 +64,11 @@ class Rows:
     table: torch.Tensor
     tokens: int
     past: int | None = None
-    _after: torch.Tensor | None = None
 
-    @property
+    @cached_property
     def after(self) -> torch.Tensor:
-        """int32 ``[batch]``: rows after the call."""
-        if self._after is None:
-            self._after = self.lengths + self.tokens
-        return self._after
-
-    @after.setter
-    def after(self, lengths: torch.Tensor) -> None:
-        self._after = lengths
+        """int32 ``[batch]``: rows after the call. An append that has counted them sets it."""
+        return self.lengths + self.tokens
 
 
 class PagedLayer(CacheLayerMixin):

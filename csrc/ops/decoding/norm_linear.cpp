@@ -20,11 +20,6 @@ namespace {
 constexpr const char* kOp = "norm_linear_act";
 constexpr uint64_t kMostRows = 2;  // with more, matrix units are faster
 
-bool loads_rows(const at::Tensor& t) {
-  const int64_t size = t.element_size();
-  return t.stride(1) == 1 && t.stride(0) >= 0 && t.stride(0) * size % 16 == 0 && address_of(t) % 16 == 0;
-}
-
 struct Operands {
   at::Tensor x, residual, out;  // 2-D
   const at::Tensor& weight;
@@ -54,7 +49,6 @@ bool launch_fused(const Operands& o, const NormLinearParts& parts) {
   if (o.residual.defined()) p.residual = args.read(o.residual);
   p.weight_row = o.weight.stride(0);
   p.x_row = static_cast<uint32_t>(o.x.stride(0));
-  p.m = static_cast<uint32_t>(m);
   p.n = static_cast<uint32_t>(n);
   p.k = static_cast<uint32_t>(k);
   p.eps = static_cast<float>(parts.eps);
@@ -81,7 +75,7 @@ std::optional<NormLinearPlan> norm_linear_plan(const DeviceProfile& profile, con
   const bool served = g.dtype == DType::f32 || g.dtype == DType::f16 || g.dtype == DType::bf16;
   if (!served || g.m > kMostRows || profile.max_workgroup_invocations < 256) return std::nullopt;
   NormLinearPlan plan;
-  plan.rows = g.m <= 1 ? 1 : 2;
+  plan.rows = g.m <= 1 ? 1 : static_cast<int>(g.m);
   const GemvNormSpec spec{.rows = plan.rows, .norm = g.has_norm};
   if (shared_bytes(kernel::gemv_norm(), spec) > profile.shared_bytes) return std::nullopt;
   const uint64_t outs = g.gated ? 2 : 4;  // of a slice
@@ -92,6 +86,11 @@ std::optional<NormLinearPlan> norm_linear_plan(const DeviceProfile& profile, con
   if (profile.max_loop_iterations > 0 && loads / plan.slice >= profile.max_loop_iterations) return std::nullopt;
   plan.grid = linear_grid(groups());
   return plan;
+}
+
+bool loads_rows(const at::Tensor& t) {
+  const int64_t size = t.element_size();
+  return t.stride(1) == 1 && t.stride(0) >= 0 && t.stride(0) * size % 16 == 0 && address_of(t) % 16 == 0;
 }
 
 std::string text_of(const NormLinearPlan& plan) {

@@ -15,7 +15,7 @@ namespace aule::ops {
 
 // gemv_norm.comp
 struct NormLinearPlan {
-  int rows = 1;  // of x at a time
+  int rows = 1;  // of x
   uint32_t slice = 32;
   Grid grid{};
 };
@@ -25,6 +25,9 @@ struct NormLinearProblem {
   bool gated = false, has_norm = false;
   DType dtype = DType::f32;
 };
+
+// Whether rows of a matrix that is not empty are dense and begin at multiples of 16 bytes.
+bool loads_rows(const at::Tensor& t);
 
 // Nothing: parts of it are kernels of their own.
 std::optional<NormLinearPlan> norm_linear_plan(const DeviceProfile& profile, const NormLinearProblem& problem);

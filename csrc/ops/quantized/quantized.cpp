@@ -57,10 +57,7 @@ void check_ids(const char* op, const at::Tensor& ids) {
 // Rows of k elements that begin at multiples of 16 bytes.
 at::Tensor aligned_rows(const at::Tensor& x, int64_t k) {
   const at::Tensor rows = x.reshape({-1, k});
-  const int64_t size = rows.element_size();
-  const bool is_aligned = rows.numel() > 0 && rows.stride(1) == 1 && rows.stride(0) * size % 16 == 0 &&
-                          rows.stride(0) >= 0 && rows.stride(0) <= std::numeric_limits<int>::max() &&
-                          address_of(rows) % 16 == 0;
+  const bool is_aligned = rows.numel() > 0 && loads_rows(rows) && rows.stride(0) <= std::numeric_limits<int>::max();
   return is_aligned || rows.numel() == 0 ? rows : moved(rows);
 }
 
