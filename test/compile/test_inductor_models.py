@@ -12,13 +12,14 @@ import torch
 from torch.utils._pytree import tree_map
 
 from helpers import ROOT, needs_shader_compiler
+from kinks import draw_clear
 
 pytest.importorskip("transformers")
 pytest.importorskip("torch._inductor.codegen.simd")
 needs_shader_compiler()
 
 sys.path.insert(0, str(ROOT / "benchmarks" / "studies"))
-from compiled_models import MODELS, gradients, loss_of, targets_of, without_dropout  # noqa: E402
+from compiled_models import MODELS, gradients, loss_of, result_of, targets_of, without_dropout  # noqa: E402
 
 LONG = os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0")
 SHORT = ("mlp", "resnet50")  # half a minute of two cores together
@@ -48,9 +49,15 @@ def compare(model, run, inputs, name):
 @pytest.mark.parametrize("name", MODELS if LONG else SHORT)
 def test_models(device, name):
     torch._dynamo.reset()
-    model, inputs = MODELS[name](True)
-    without_dropout(model)
-    model = model.to(device).train()
+
+    def draw():
+        model, inputs = MODELS[name](True)
+        without_dropout(model)
+        result_of(copy.deepcopy(model).train(), inputs)  # shows where its values lie; batch norms keep their statistics
+        return model.train(), inputs
+
+    model, inputs = draw_clear(draw)
+    model = model.to(device)
     run = torch.compile(loss_of)
     for rows in (1, 2, 3) if LONG else (1,):  # the second compiles for any, the third not at all
         with torch.compiler.set_stance("fail_on_recompile" if rows == 3 else "default"):

@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from helpers import to_cpu, to_device
+from kinks import draw_clear
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
@@ -121,7 +122,7 @@ def in_float64(model, inputs, weights):
 
 
 def compare(family, device):
-    model, inputs, weights, outputs, gradients = draw_that_says_something(family)
+    model, inputs, weights, outputs, gradients = draw_clear(lambda: draw_that_says_something(family))
     model.zero_grad()
     on_device = copy.deepcopy(model).to(device)
     device_outputs, device_gradients = run(on_device, to_device(inputs, device), weights)
