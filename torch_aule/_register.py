@@ -117,6 +117,7 @@ def register() -> None:
     importlib.import_module("torch_aule.torch_patches.aliases").install()
     importlib.import_module("torch_aule.integrations")._registry.start()
     importlib.import_module("torch_aule.compile.doors.hook").start()
+    importlib.import_module("torch_aule.triton.door").start()
 
 
 def autoload() -> bool:

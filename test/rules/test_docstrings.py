@@ -14,7 +14,7 @@ MODULES = ("torch_aule", *(f"torch_aule.{name}" for name in (
     "benchmark.visualize", "collect_env", "compat.build_shaders", "compat.comfyui", "compat.experimental",
     "compat.install", "compat.moe", "compat.objects", "compat.reference_kernels", "compat.testing", "distributed",
     "doctor", "errors", "functional", "info", "integrations", "linear", "llm", "profiler", "profiling", "quantized",
-    "quantized.gguf", "sampling", "scheduler", "shader", "tune", "validate",
+    "quantized.gguf", "sampling", "scheduler", "shader", "triton", "tune", "validate",
 )))  # fmt: skip
 # Rooms of the package's own, and parts whose public names another module has.
 OWN = {

@@ -1,0 +1,172 @@
+"""Loops, branches, and what a program asks of its grid. Pure."""
+
+from __future__ import annotations
+
+from torch_aule.triton import elementwise
+from torch_aule.triton.ir import Block, Op, Value
+from torch_aule.triton.layout import Layout
+from torch_aule.triton.memory import FENCE, zero_of
+from torch_aule.triton.writer import Access, Writer
+
+__all__ = ["EMITTERS", "body"]
+
+
+def _assign(w: Writer, to: Access, source: Access, layout: Layout) -> None:
+    if to("0") == source("0"):
+        return
+    w.each(layout.count, lambda r: [f"{to(r)} = {source(r)};"])
+
+
+def _assign_all(w: Writer, pairs: list[tuple[Value, Access]], values: list[Value]) -> None:
+    """Assigns values to variables at once: all are computed before the first is changed."""
+    kept = []
+    for (variable, to), value in zip(pairs, values):
+        layout = w.home(variable)
+        source = w.access(value, layout)
+        if source("0") != to("0") and len(pairs) > 1:
+            copy = w.array(variable.type, layout, "c")
+            _assign(w, copy, source, layout)
+            source = copy
+        kept.append((to, source, layout))
+    for to, source, layout in kept:
+        _assign(w, to, source, layout)
+
+
+def _carried(w: Writer, inner: list[Value], first: list[Value]) -> list[tuple[Value, Access]]:
+    """Variables that a loop carries, with what they begin with."""
+    pairs = []
+    for value, start in zip(inner, first):
+        layout = w.home(value)
+        variable = w.array(value.type, layout, "c")
+        _assign(w, variable, w.access(start, layout), layout)
+        pairs.append((value, variable))
+    return pairs
+
+
+def _bind(w: Writer, value: Value, variable: Access) -> None:
+    w.bind(value, variable, w.home(value))
+
+
+def loop(w: Writer, op: Op) -> None:
+    block = op.regions[0]
+    counter, inner = block.arguments[0], block.arguments[1:]
+    low, high, step = (w.scalar(value) for value in op.operands[:3])
+    pairs = _carried(w, inner, op.operands[3:])
+    name, kind = w.name("i"), elementwise.GLSL[counter.type.element]
+    if op.attributes == "unsigned":
+        u = elementwise.UNSIGNED[counter.type.element]
+        condition = f"{u}({name}) < {u}({high})"
+    else:
+        condition = f"{name} < {high}"
+    with w.block(f"for ({kind} {name} = {low}; {condition}; {name} += {step})"):
+        w.bind_scalar(counter, name)
+        for value, variable in pairs:
+            _bind(w, value, variable)
+        end = w.run(block)
+        _assign_all(w, pairs, end.operands)
+    for (_, variable), result in zip(pairs, op.results):
+        _bind(w, result, variable)
+
+
+def while_loop(w: Writer, op: Op) -> None:
+    before, after = op.regions
+    pairs = _carried(w, before.arguments, op.operands)
+    passed = before.end.operands[1:]
+    results = [(value, w.array(value.type, w.home(value), "c")) for value in op.results]
+    with w.block("for (;;)"):
+        for value, variable in pairs:
+            _bind(w, value, variable)
+        end = w.run(before)
+        condition = w.scalar(end.operands[0])
+        _assign_all(w, results, passed)
+        w.out(f"if (!({condition})) break;")
+        for value, (_, variable) in zip(after.arguments, results):
+            _bind(w, value, variable)
+        last = w.run(after)
+        _assign_all(w, pairs, last.operands)
+    for value, variable in results:
+        _bind(w, value, variable)
+
+
+def branch(w: Writer, op: Op) -> None:
+    pairs = [(value, w.array(value.type, w.home(value), "c")) for value in op.results]
+    for i, region in enumerate(op.regions):
+        with w.block(f"if ({w.scalar(op.operands[0])})" if i == 0 else "else"):
+            end = w.run(region)
+            _assign_all(w, pairs, end.operands)
+    for value, variable in pairs:
+        _bind(w, value, variable)
+
+
+def body(w: Writer, block: Block, depth: int = 0) -> None:
+    """A block of the function and those that it leads to, which return early or go on."""
+    end = w.run(block)
+    if end.name == "tt.return":
+        if depth:
+            w.out("return;")
+        return
+    if depth > 16 or end.name not in ("cf.br", "cf.cond_br"):
+        raise end.unsupported("this jump")
+    if end.name == "cf.br":
+        _jump(w, end.targets[0], depth)
+        return
+    with w.block(f"if ({w.scalar(end.operands[0])})"):
+        _jump(w, end.targets[0], depth)
+    with w.block("else"):
+        _jump(w, end.targets[1], depth)
+
+
+def _jump(w: Writer, target: tuple[str, list[Value]], depth: int) -> None:
+    label, values = target
+    block = w.function.blocks[label]
+    for argument, value in zip(block.arguments, values):
+        layout = w.home(argument)
+        w.bind(argument, w.access(value, layout), layout)
+    body(w, block, depth + 1)
+
+
+def program_id(w: Writer, op: Op) -> None:
+    w.bind_scalar(op.result, f"int(program.{op.text[0]})")
+
+
+def num_programs(w: Writer, op: Op) -> None:
+    w.bind_scalar(op.result, {"x": "int(p.grid_x)", "y": "int(p.grid_y)", "z": "int(p.grid_z)"}[op.text[0]])
+
+
+def barrier(w: Writer, op: Op) -> None:
+    w.out(FENCE)
+    w.barrier()
+
+
+def check(w: Writer, op: Op) -> None:
+    """A device assertion: whoever finds it false reports it, and goes on."""
+    w.asserts = True
+    value = op.operands[0]
+    layout = w.home(value)
+    access = w.access(value, layout)
+    w.each(layout.count, lambda r: [f"if (!({access(r)})) report_assert();"])
+
+
+def unsplat(w: Writer, op: Op) -> None:
+    value = op.operands[0]
+    w.bind(op.result, w.access(value, w.home(value)))
+
+
+def poison(w: Writer, op: Op) -> None:
+    zero = zero_of(op.result.type)
+    w.bind(op.result, lambda r: zero, w.home(op.result))
+
+
+def nothing(w: Writer, op: Op) -> None:
+    """A promise to the compiler."""
+
+
+def constant(w: Writer, op: Op) -> None:
+    """Scalars are written where they are used."""
+
+
+EMITTERS = {
+    "scf.for": loop, "scf.while": while_loop, "scf.if": branch, "tt.get_program_id": program_id,
+    "tt.get_num_programs": num_programs, "ttg.barrier": barrier, "gpu.barrier": barrier, "tt.assert": check,
+    "tt.unsplat": unsplat, "ub.poison": poison, "llvm.intr.assume": nothing, "arith.constant": constant,
+}  # fmt: skip

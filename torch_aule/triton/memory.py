@@ -1,0 +1,349 @@
+"""Loads, stores and atomic operations. Pure."""
+
+from __future__ import annotations
+
+from torch_aule.triton import elementwise
+from torch_aule.triton.ir import BITS, Op, Type, Value
+from torch_aule.triton.layout import SCALAR, Layout, blocked
+from torch_aule.triton.writer import Access, Writer
+
+__all__ = ["EMITTERS", "FENCE", "zero_of"]
+
+FENCE = "memoryBarrierBuffer();"
+_WIDEST = 16  # bytes of a load
+# Of memory by bytes: a GLSL type and how it is declared; elements come out of words.
+_WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint", 8: "uvec2", 16: "uvec4"}
+_PLAIN = {"i1": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int", "i64": "int64_t", "f16": "float16_t",
+          "bf16": "uint16_t", "f32": "float", "f64": "double", "ptr": "uint64_t", "f8E4M3FN": "uint8_t",
+          "f8E5M2": "uint8_t"}  # fmt: skip
+
+
+def _reference(w: Writer, kind: str, align: int, coherent: bool) -> str:
+    """The name of a reference to a GLSL type in memory."""
+    name = f"{'Shared' if coherent else 'At'}_{kind}_{align}"
+    qualifier = "coherent " if coherent else ""
+    w.references[name] = (
+        f"layout(buffer_reference, scalar, buffer_reference_align = {align}) {qualifier}buffer {name} {{ {kind} v; }};"
+    )
+    return name
+
+
+def _arguments(w: Writer, pointer: Value, op: Op) -> frozenset[Value]:
+    found = w.pointers.get(pointer)
+    if not found:
+        raise op.unsupported("memory behind a pointer that is no argument (its tensor cannot be followed)")
+    return found
+
+
+def _is_shared(w: Writer, pointer: Value) -> bool:
+    """Whether other workgroups or invocations may read what is written here, or write what is read."""
+    return bool(w.pointers[pointer] & w.exchanged)
+
+
+def _layout(w: Writer, op: Op) -> Layout:
+    """Where the elements of a memory operation are: with the value that it moves."""
+    pointer = op.operands[0]
+    if not pointer.type.shape:
+        return SCALAR
+    for value in (*op.results, *op.operands[1:2], pointer, *op.operands[2:]):
+        if value.type.shape and value in w.layouts.of:
+            return w.layouts.of[value]
+    run = _run(w, pointer, None)
+    return blocked(pointer.type.shape, w.threads, run)
+
+
+def _run(w: Writer, pointer: Value, mask: Value | None, layout: Layout | None = None) -> int:
+    """Neighbours that one access takes along the last axis that is contiguous, in registers from 0 on."""
+    known, size = w.facts[pointer], BITS[pointer.type.pointee] // 8
+    best = 1
+    for axis in range(len(pointer.type.shape)):
+        run = min(known.contiguity[axis], max(1, known.divisibility[axis] // size), _WIDEST // size)
+        if mask is not None and mask.type.shape:
+            run = min(run, w.facts[mask].constancy[axis])
+        if layout is not None:
+            run = min(run, layout.run(axis))
+        best = max(best, run)
+    return best
+
+
+def _unpacked(kind: Type, words: str, i: int, size: int) -> str:
+    """Element i of words that were loaded."""
+    if size == 8:
+        two = f"uvec2({words}[{2 * i}], {words}[{2 * i + 1}])"
+        return elementwise.WORDS[kind.element][1].format(two)
+    if size == 4:
+        return elementwise.WORDS[kind.element][1].format(f"{words}[{i}]")
+    word, shift = f"{words}[{i * size // 4}]", 8 * (i * size % 4)
+    if kind.element == "bf16":
+        return f"uintBitsToFloat({word} & 0xffff0000u)" if shift else f"uintBitsToFloat({word} << 16)"
+    text = f"bitfieldExtract({word}, {shift}, {8 * size})"
+    return elementwise.WORDS[kind.element][1].format(text)
+
+
+def _loaded(kind: Type, text: str) -> str:
+    if kind.element == "bf16":
+        return f"bf16_to_float(uint({text}))"
+    return f"({text} != uint8_t(0))" if kind.element == "i1" else text
+
+
+def _stored(kind: Type, text: str) -> str:
+    if kind.element == "bf16":
+        return f"uint16_t(float_to_bf16({text}))"
+    return f"uint8_t({text})" if kind.element == "i1" else text
+
+
+def zero_of(kind: Type) -> str:
+    """Zero as a value of a type is held."""
+    return "false" if kind.element == "i1" else f"{elementwise.GLSL[kind.element]}(0)"
+
+
+def load(w: Writer, op: Op) -> None:
+    pointer = op.operands[0]
+    mask = op.operands[1] if len(op.operands) > 1 else None
+    other = op.operands[2] if len(op.operands) > 2 else None
+    w.reads |= _arguments(w, pointer, op)
+    layout, kind = _layout(w, op), op.result.type
+    address, size = w.access(pointer, layout), kind.bytes
+    condition = w.access(mask, layout) if mask is not None else None
+    zero = zero_of(kind)
+    instead = w.access(other, layout) if other is not None else lambda r: zero
+    coherent = _is_shared(w, pointer)
+    result = w.array(kind, layout, "x")
+    run = _run(w, pointer, mask, layout)
+    if run == 1:
+        name = _reference(w, _PLAIN[kind.element], size, coherent)
+
+        def lines(r: str) -> list[str]:
+            text = f"{result(r)} = {_loaded(kind, f'{name}({address(r)}).v')};"
+            if condition is None:
+                return [text]
+            return [f"if ({condition(r)}) {text} else {result(r)} = {instead(r)};"]
+
+        w.each(layout.count, lines)
+    else:
+        _load_wide(w, kind, layout, run, address, condition, instead, result, coherent)
+    w.bind(op.result, result, layout)
+
+
+def _load_wide(
+    w: Writer, kind: Type, layout: Layout, run: int, address: Access, condition: Access | None, instead: Access,
+    result: Access, coherent: bool,
+) -> None:  # fmt: skip
+    """Registers r to r + run by one access."""
+    size = run * kind.bytes
+    name = _reference(w, _WORDS[size], size, coherent)
+
+    def lines(first: int) -> list[str]:
+        loaded = f"{_WORDS[size]} words_ = {name}({address(str(first))}).v;"
+        words = "words_" if size > 4 else "uvec2(uint(words_), 0u)"
+        take = [f"{result(str(first + i))} = {_unpacked(kind, words, i, kind.bytes)};" for i in range(run)]
+        if condition is None:
+            return ["{", loaded, *take, "}"]
+        without = [f"{result(str(first + i))} = {instead(str(first + i))};" for i in range(run)]
+        return [f"if ({condition(str(first))}) {{", loaded, *take, "} else {", *without, "}"]
+
+    for first in range(0, layout.count, run):
+        w.lines += lines(first)
+
+
+def store(w: Writer, op: Op) -> None:
+    pointer, value = op.operands[:2]
+    mask = op.operands[2] if len(op.operands) > 2 else None
+    w.writes |= _arguments(w, pointer, op)
+    layout, kind = _layout(w, op), pointer.type.loaded()
+    address, text = w.access(pointer, layout), w.access(value, layout)
+    condition = w.access(mask, layout) if mask is not None else None
+    coherent = _is_shared(w, pointer)
+    once = w.only_once(layout)
+    run = _run(w, pointer, mask, layout)
+    with w.block(once):
+        if run == 1:
+            name = _reference(w, _PLAIN[kind.element], kind.bytes, coherent)
+
+            def lines(r: str) -> list[str]:
+                guard = f"if ({condition(r)}) " if condition is not None else ""
+                return [f"{guard}{name}({address(r)}).v = {_stored(kind, text(r))};"]
+
+            w.each(layout.count, lines)
+        else:
+            _store_wide(w, kind, layout, run, address, condition, text, coherent)
+    if coherent:
+        w.out(FENCE)
+        w.barrier()
+
+
+def _store_wide(
+    w: Writer, kind: Type, layout: Layout, run: int, address: Access, condition: Access | None, text: Access,
+    coherent: bool,
+) -> None:  # fmt: skip
+    size = run * kind.bytes
+    name = _reference(w, _WORDS[size], size, coherent)
+    for first in range(0, layout.count, run):
+        guard = f"if ({condition(str(first))}) " if condition is not None else ""
+        packed = _packed(kind, [text(str(first + i)) for i in range(run)])
+        w.out(f"{guard}{name}({address(str(first))}).v = {packed};")
+
+
+def _packed(kind: Type, elements: list[str]) -> str:
+    """Elements as the words of one access."""
+    to = elementwise.WORDS[kind.element][0]
+    size = kind.bytes
+    if kind.element == "bf16":
+        elements = [f"float_to_bf16({text})" for text in elements]
+    elif size < 4:
+        mask = 0xFF if size == 1 else 0xFFFF
+        elements = [f"({to.format(text)} & {mask}u)" for text in elements]
+    else:
+        elements = [to.format(text) for text in elements]
+    per = max(1, 4 // size)
+    words = [
+        " | ".join(f"({text} << {8 * size * i})" if i else text for i, text in enumerate(elements[at : at + per]))
+        for at in range(0, len(elements), per)
+    ]
+    total = len(elements) * size
+    if total < 4:
+        return f"{_WORDS[total]}({words[0]})"
+    return words[0] if total == 4 else f"{_WORDS[total]}({', '.join(words)})"
+
+
+# Atomic operations.
+
+_NAMES = {"add": "atomicAdd", "and": "atomicAnd", "or": "atomicOr", "xor": "atomicXor", "exch": "atomicExchange",
+          "max": "atomicMax", "min": "atomicMin", "umax": "atomicMax", "umin": "atomicMin"}  # fmt: skip
+
+
+def _atomic_reference(w: Writer, kind: str) -> str:
+    return _reference(w, kind, 4, True)
+
+
+def _atomic_function(w: Writer, op: Op, word: str, kind: Type) -> str:
+    """A function (address, value) that gives what was there before."""
+    if word == "fadd":
+        return _float_add(w, op, kind)
+    if kind.element == "f32" and word == "exch":
+        name = _atomic_reference(w, "uint")
+        text = f"uintBitsToFloat(atomicExchange({name}(address).v, floatBitsToUint(x)))"
+    elif kind.element == "i32" and word in _NAMES:
+        glsl = elementwise.GLSL[kind.element]
+        own = elementwise.UNSIGNED[kind.element] if word[0] == "u" else glsl
+        name = _atomic_reference(w, own)
+        text = f"{glsl}({_NAMES[word]}({name}(address).v, {own}(x)))"
+    else:
+        raise op.unsupported(f"the atomic operation {word} of {kind.element}")
+    glsl = elementwise.GLSL[kind.element]
+    return _defined(w, f"atomic_{word}_{kind.element}", f"{glsl} NAME(uint64_t address, {glsl} x) {{ return {text}; }}")
+
+
+def _defined(w: Writer, name: str, text: str) -> str:
+    text = text.replace("NAME", name)
+    if text not in w.functions:
+        w.functions.append(text)
+    return name
+
+
+def _float_add(w: Writer, op: Op, kind: Type) -> str:
+    glsl = elementwise.GLSL[kind.element]
+    if kind.element == "f32" and w.device.float32_atomic_add:
+        w.extensions.add("GL_EXT_shader_atomic_float")
+        name = _atomic_reference(w, "float")
+        body = f"return atomicAdd({name}(address).v, x);"
+    elif kind.element == "f32":
+        name = _atomic_reference(w, "uint")
+        body = (
+            f"uint seen = {name}(address).v; for (;;) {{ const uint found = atomicCompSwap({name}(address).v, "
+            f"seen, floatBitsToUint(uintBitsToFloat(seen) + x)); if (found == seen) return uintBitsToFloat(seen); "
+            f"seen = found; }}"
+        )
+    elif kind.element in ("f16", "bf16"):
+        name = _atomic_reference(w, "uint")
+        half = kind.element == "f16"
+        value = "float(uint16BitsToFloat16(uint16_t(bits)))" if half else "bf16_to_float(bits)"
+        code = "float_to_f16" if half else "float_to_bf16"
+        given, back = ("float(x)", "uint16BitsToFloat16(uint16_t(bits))") if half else ("x", "bf16_to_float(bits)")
+        body = (
+            f"const uint64_t word = address & ~uint64_t(3); const int shift = int(address & uint64_t(2)) * 8; "
+            f"uint seen = {name}(word).v; for (;;) {{ const uint bits = bitfieldExtract(seen, shift, 16); "
+            f"const uint next = bitfieldInsert(seen, {code}({value} + {given}), shift, 16); "
+            f"const uint found = atomicCompSwap({name}(word).v, seen, next); if (found == seen) return {back}; "
+            f"seen = found; }}"
+        )
+    else:
+        raise op.unsupported(f"the atomic sum of {kind.element}")
+    return _defined(w, f"atomic_fadd_{kind.element}", f"{glsl} NAME(uint64_t address, {glsl} x) {{ {body} }}")
+
+
+def _run_atomic(w: Writer, op: Op, call, mask: Value | None) -> None:
+    """Each element once, its old value for all who hold it, in order with the workgroup's other accesses."""
+    pointer, kind = op.operands[0], op.result.type
+    arguments = _arguments(w, pointer, op)
+    w.reads |= arguments
+    w.writes |= arguments
+    layout = _layout(w, op)
+    condition = w.access(mask, layout) if mask is not None else None
+    ordered = "relaxed" not in op.text
+    if ordered:
+        w.out(FENCE)
+        w.barrier()
+    zero = zero_of(kind)
+    result = w.array(kind, layout, "a") if w.uses(op.result) else None
+
+    def lines(r: str) -> list[str]:
+        text = f"{result(r)} = {call(r, layout)};" if result is not None else f"{call(r, layout)};"
+        guarded = f"if ({condition(r)}) {text}" if condition is not None else text
+        return [f"{result(r)} = {zero};", guarded] if result is not None else [guarded]
+
+    with w.block(w.only_once(layout)):
+        w.each(layout.count, lines)
+    if ordered:
+        w.out(FENCE)
+        w.barrier()
+    if result is None:
+        return
+    if layout == SCALAR:
+        w.bind_scalar(op.result, _told(w, kind, result("0")))
+    elif layout.replica_mask:
+        w.bind(op.result, w.moved(kind, result, layout, layout), layout)
+    else:
+        w.bind(op.result, result, layout)
+
+
+def _told(w: Writer, kind: Type, text: str) -> str:
+    """A scalar of invocation 0, for all."""
+    w.need_words(2)
+    w.barrier()
+    with w.block("if (tid == 0)"):
+        w.lines += w.store_words(kind, "0", text, 1)
+    w.barrier()
+    name = w.name("s")
+    w.out(f"const {elementwise.GLSL[kind.element]} {name} = {w.load_words(kind, '0', 1)};")
+    w.barrier()
+    return name
+
+
+def atomic_rmw(w: Writer, op: Op) -> None:
+    word = op.text.split(",")[0].strip()
+    pointer, value = op.operands[:2]
+    mask = op.operands[2] if len(op.operands) > 2 else None
+    function = _atomic_function(w, op, word, pointer.type.loaded())
+
+    def call(r: str, layout: Layout) -> str:
+        return f"{function}({w.access(pointer, layout)(r)}, {w.access(value, layout)(r)})"
+
+    _run_atomic(w, op, call, mask)
+
+
+def atomic_cas(w: Writer, op: Op) -> None:
+    pointer, compare, value = op.operands[:3]
+    kind = pointer.type.loaded()
+    if kind.element != "i32":
+        raise op.unsupported(f"compare and swap of {kind.element}")
+    name = _atomic_reference(w, "int")
+
+    def call(r: str, layout: Layout) -> str:
+        texts = [w.access(v, layout)(r) for v in (pointer, compare, value)]
+        return f"atomicCompSwap({name}({texts[0]}).v, {texts[1]}, {texts[2]})"
+
+    _run_atomic(w, op, call, None)
+
+
+EMITTERS = {"tt.load": load, "tt.store": store, "tt.atomic_rmw": atomic_rmw, "tt.atomic_cas": atomic_cas}
