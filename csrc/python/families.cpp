@@ -81,9 +81,20 @@ std::vector<std::string> pointwise_plans(const DeviceProfile& profile, DType ari
     whole.push(dim.at(0), strides);
   }
   whole.normalize();
+  std::string first;
+  for (int k = 1; k < N; ++k) {
+    ops::PointwiseOperand& o = problem.operands[k];
+    const auto across =
+        o.by_value ? std::nullopt : ops::across_plan<N>(profile, whole, k, o.address, dtype_size(o.dtype));
+    if (!across) continue;
+    first += "transpose " + std::to_string(k) + " " + ops::grid_text(across->transpose.grid) + ", ";
+    ops::lie_in_order(whole, k);
+    o.address = 0;  // aligned
+  }
+  if (!first.empty()) whole.normalize();
   std::vector<std::string> plans;
   whole.for_each_piece([&](const ops::StridedShape<N>& piece, const std::array<int64_t, N>& offsets) {
-    plans.push_back(ops::text_of(ops::pointwise_plan<N>(profile, problem, piece, offsets)));
+    plans.push_back(first + ops::text_of(ops::pointwise_plan<N>(profile, problem, piece, offsets)));
   });
   return plans;
 }
@@ -158,13 +169,22 @@ void bind_families(py::module_& m) {
   });
   // Each of `dims` is {size, stride of the target, stride of the source}.
   m.def("transpose_plan",
-        [](const DeviceProfile& profile, size_t bytes, const std::vector<std::array<int64_t, 3>>& dims) -> std::string {
+        [](const DeviceProfile& profile, size_t bytes, const std::vector<std::array<int64_t, 3>>& dims,
+           uint64_t addresses) -> std::string {
           ops::StridedShape<2> shape;
           for (const auto& d : dims) shape.push(d[0], {d[1], d[2]});
           shape.normalize();
-          const auto plan = ops::transpose_plan(profile, raw_dtype(bytes), shape);
+          const auto plan = ops::transpose_plan(profile, raw_dtype(bytes), shape, addresses);
           if (!plan) return "none";
-          return "transpose " + ops::grid_text(plan->grid);
+          return std::string("transpose ") + (plan->pairs ? "pairs " : "") + ops::grid_text(plan->grid);
+        });
+  m.def("copy_units",
+        [](size_t bytes, const std::vector<std::array<int64_t, 3>>& dims, uint64_t addresses) -> std::string {
+          ops::StridedShape<2> shape;
+          for (const auto& d : dims) shape.push(d[0], {d[1], d[2]});
+          shape.normalize();
+          const ops::WideUnits units = ops::wide_units(raw_dtype(bytes), shape, addresses);
+          return std::to_string(dtype_size(units.raw)) + " bytes, " + std::to_string(units.each) + " of an invocation";
         });
   m.def("conversion", [](const DeviceProfile& profile, const std::string& from, const std::string& to) {
     return ops::name_of(ops::conversion_of(profile, dtype_named(to), dtype_named(from)));

@@ -1,6 +1,7 @@
 // dst[sum i_k ds_k] = convert(src[sum i_k ss_k]) over up to 8 dimensions, dimension 0 the fastest in dst.
 // Strides are in elements and have 32 bits. The host merges dimensions and splits larger tensors.
-// One invocation moves 4 elements along dimension 0, which share the divisions.
+// One invocation moves EACH elements along dimension 0, which share the divisions. Bits move in units as wide as rows
+// allow, up to 16 bytes: wide_units() in ops/copy/plan.cpp. What was tried: docs/ladders/copy_strided.md
 // DST_PACKED, SRC_PACKED: that side is dense along dimension 0 and aligned, so it takes one wide access.
 #pragma aule axis C raw float int64 double double_bits vec2 dvec2
 #pragma aule feature float64 if C=double
@@ -13,7 +14,7 @@
 struct Params {
   uint64_t dst;
   uint64_t src;
-  uint vecs;      // of 4 elements along dimension 0, times the other dimensions
+  uint vecs;      // of EACH elements along dimension 0, times the other dimensions
   uint row_vecs;  // along dimension 0
   uint ndim;
   uint sizes[7];    // the last dimension's size is not needed
@@ -32,13 +33,14 @@ layout(constant_id = 4) const bool ONE_DIM = false;  // one dimension, sizes[0] 
 // C_raw: sign bits to flip, for conjugation and negation without arithmetic. Bit i (0 to 3) stands for 32-bit word i,
 // bit 4 for the lower half of word 0.
 layout(constant_id = 5) const uint SIGNS = 0;
+layout(constant_id = 6) const uint EACH = 4;  // VEC_ELEMS; C_raw: fewer if they are wide, so that lanes are neighbours
 
 void main() {
   uint64_t linear = linear_invocation();
   if (linear >= uint64_t(p.vecs)) return;
   uint rest = ONE_DIM ? 0u : uint(linear) / p.row_vecs;
-  uint first = (uint(linear) - rest * p.row_vecs) * VEC_ELEMS;
-  uint count = min(uint(VEC_ELEMS), p.sizes[0] - first);
+  uint first = (uint(linear) - rest * p.row_vecs) * EACH;
+  uint count = min(EACH, p.sizes[0] - first);
   uint d = first * p.dst_strides[0], s = first * p.src_strides[0];
   if (!ONE_DIM) {
     for (uint k = 1; k + 1 < p.ndim; ++k) {

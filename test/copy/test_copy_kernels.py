@@ -61,6 +61,23 @@ def test_transpose(device, shape):
         assert_close(x.to(device).transpose(-1, -2).contiguous(), x.transpose(-1, -2).contiguous())
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.int64, torch.complex128])
+def test_rows_in_wide_units(device, dtype):
+    """Rows of whole units of 2 to 16 bytes, and strides, sizes and starts that allow only narrower ones."""
+    x = random_tensor(5, 7, 3, 32, dtype=dtype)
+    for start, length in ((0, 32), (8, 16), (4, 12), (2, 6), (1, 8), (0, 31), (31, 1)):
+        part = x[..., start : start + length]
+        here = x.to(device)[..., start : start + length]
+        assert_close(here.contiguous(), part.contiguous())
+        assert_close(here.transpose(1, 2).contiguous(), part.transpose(1, 2).contiguous())
+        assert_close(here[:1].expand(4, 7, 3, length).contiguous(), part[:1].expand(4, 7, 3, length).contiguous())
+        target = torch.zeros(3, 5, 7, 40, dtype=dtype)
+        there = target.to(device)
+        target[..., 4 : 4 + length].copy_(part.permute(2, 0, 1, 3))
+        there[..., 4 : 4 + length].copy_(here.permute(2, 0, 1, 3))
+        assert_close(there, target)
+
+
 def test_empty(device):
     x = torch.zeros(0, 3, device=device)
     assert x.t().contiguous().shape == (3, 0)

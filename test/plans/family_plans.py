@@ -18,6 +18,7 @@ A line is one of these; `N` are numbers:
     nll_loss 100000                       partial sums of so many positions
     copy 4096 @8                          bytes of dense tensors; eight bytes past an aligned address
     transpose 3x64x128 of 16 bytes        a dense tensor from one whose last two dimensions are exchanged; else of 4
+    rows 100x64 from 192 of 2 bytes @4    a dense matrix from rows 192 elements apart: the units in which they move
     convert f64>f32                       the arithmetic of a conversion
     optimizers                            what they decide by the device
     norms                                 chunks of lists of tensors, for their norms
@@ -97,6 +98,12 @@ def transposed(sizes: list[int]) -> list[tuple[int, int, int]]:
     return dims[::-1]
 
 
+def element_of(words: list[str]) -> tuple[int, int]:
+    """`of 2 bytes @4`: bytes of an element (otherwise 4), and of the address past an aligned one."""
+    size = int(words[words.index("of") + 1]) if "of" in words else 4
+    return size, next((int(word[1:]) for word in words if word.startswith("@")), 0)
+
+
 def pool_axes(text: str) -> list[list[int]]:
     """`1x1x40000 by 1x1x39997 stride 1x1x1 pad 0x0x0` or `1x1x40000 to 1x1x2`."""
     words = text.split()
@@ -135,8 +142,14 @@ def plan(device: str, line: str) -> str:
         address = int(rest[1][1:]) if len(rest) > 1 else 0
         return "kernel" if c.copies_by_kernel(profile, address, int(rest[0])) else "command"
     if kind == "transpose":
-        bytes_each = int(rest[2]) if len(rest) > 1 else 4
-        return c.transpose_plan(profile, bytes_each, transposed([int(n) for n in rest[0].split("x")]))
+        dims = transposed([int(n) for n in rest[0].split("x")])
+        size, address = element_of(rest[1:])
+        return c.transpose_plan(profile, size, dims, address)
+    if kind == "rows":
+        count, row = (int(n) for n in rest[0].split("x"))
+        pitch = int(rest[2])
+        size, address = element_of(rest[3:])
+        return c.copy_units(size, [(row, 1, 1), (count, row, pitch)], address)
     if kind == "convert":
         return f"in {c.conversion(profile, *rest[0].split('>'))}"
     if kind == "optimizers":

@@ -64,26 +64,30 @@ void copy_dense_bytes(CommandStream& stream, const DeviceProfile& profile, uint6
   launch(stream, kernel::copy_words(), {}, p, args, linear_grid(ceil_div(bytes, 1024 * 16)));
 }
 
-void transpose(CommandStream& stream, const TransposePlan& plan, DType dt, uint64_t to, uint64_t from,
-               const StridedShape<2>& shape) {
-  const int j = plan.dense_dim;
-  TransposeParams p{};
-  int k = 0;
-  for (int i = 1; i < shape.ndim; ++i) {
-    if (i == j) continue;
-    p.sizes[k] = static_cast<uint32_t>(shape.sizes[i]);
-    p.dst_strides[k] = static_cast<uint32_t>(shape.strides[0][i]);
-    p.src_strides[k++] = static_cast<uint32_t>(shape.strides[1][i]);
+uint32_t fill_copy(CopyStridedParams& p, uint64_t to, uint64_t from, const StridedShape<2>& shape, int each) {
+  p.dst = to;
+  p.src = from;
+  for (int i = 0; i < shape.ndim; ++i) {
+    p.dst_strides[i] = static_cast<uint32_t>(shape.strides[0][i]);
+    p.src_strides[i] = static_cast<uint32_t>(shape.strides[1][i]);
   }
-  for (; k < 4; ++k) p.sizes[k] = 1;
+  return fill_dims(p, shape, each);
+}
+
+void launch_units(CommandStream& stream, const WideUnits& units, uint64_t to, uint64_t from) {
+  const StridedShape<2>& shape = units.shape;
+  const uint64_t size = dtype_size(units.raw);
   Args args;
-  p.dst = args.write(to, static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt));
-  p.src = args.read(from, static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt));
-  p.size_i = static_cast<uint32_t>(shape.sizes[0]);
-  p.size_j = static_cast<uint32_t>(shape.sizes[j]);
-  p.dst_stride_j = static_cast<uint32_t>(shape.strides[0][j]);
-  p.src_stride_i = static_cast<uint32_t>(shape.strides[1][0]);
-  launch(stream, kernel::transpose(), {.dtype = dt}, p, args, plan.grid);
+  const uint64_t d = args.write(to, static_cast<uint64_t>(shape.extent(0)) * size);
+  const uint64_t s = args.read(from, static_cast<uint64_t>(shape.extent(1)) * size);
+  CopyStridedParams p{};
+  const uint32_t groups = fill_copy(p, d, s, shape, units.each);
+  launch(stream, kernel::copy_strided(CopyStridedC::raw),
+         {.dst_dtype = units.raw,
+          .src_dtype = units.raw,
+          .one_dim = shape.ndim == 1,
+          .each = static_cast<uint32_t>(units.each)},
+         p, args, linear_grid(groups));
 }
 
 // The SIGNS of copy_strided.comp.
@@ -175,6 +179,28 @@ void fill_bits(const at::Tensor& dst, const std::array<uint32_t, 4>& bits) {
 
 }  // namespace
 
+void launch_transpose(CommandStream& stream, const TransposePlan& plan, DType dt, uint64_t to, uint64_t from,
+                      const StridedShape<2>& shape) {
+  const int j = plan.dense_dim;
+  TransposeParams p{};
+  int k = 0;
+  for (int i = 1; i < shape.ndim; ++i) {
+    if (i == j) continue;
+    p.sizes[k] = static_cast<uint32_t>(shape.sizes[i]);
+    p.dst_strides[k] = static_cast<uint32_t>(shape.strides[0][i]);
+    p.src_strides[k++] = static_cast<uint32_t>(shape.strides[1][i]);
+  }
+  for (; k < 4; ++k) p.sizes[k] = 1;
+  Args args;
+  p.dst = args.write(to, static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt));
+  p.src = args.read(from, static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt));
+  p.size_i = static_cast<uint32_t>(shape.sizes[0]);
+  p.size_j = static_cast<uint32_t>(shape.sizes[j]);
+  p.dst_stride_j = static_cast<uint32_t>(shape.strides[0][j]);
+  p.src_stride_i = static_cast<uint32_t>(shape.strides[1][0]);
+  launch(stream, kernel::transpose(), {.dtype = dt, .pairs = plan.pairs}, p, args, plan.grid);
+}
+
 bool same_bits(c10::ScalarType dst, c10::ScalarType src) {
   if (dst == src) return true;
   return c10::isIntegralType(dst, /*includeBool=*/false) && c10::isIntegralType(src, /*includeBool=*/false) &&
@@ -216,17 +242,18 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
     return;
   }
   whole.for_each_piece([&](const StridedShape<2>& shape, const std::array<int64_t, 2>& offset) {
-    const auto transposed = via == Via::raw && signs == 0 ? transpose_plan(profile, dt_dst, shape) : std::nullopt;
-    if (transposed) {
-      transpose(stream, *transposed, dt_dst, to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
-                from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src), shape);
+    const uint64_t piece_to = to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
+                   piece_from = from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src);
+    if (via == Via::raw && signs == 0) {
+      if (const auto plan = transpose_plan(profile, dt_dst, shape, piece_to | piece_from))
+        launch_transpose(stream, *plan, dt_dst, piece_to, piece_from, shape);
+      else
+        launch_units(stream, wide_units(dt_dst, shape, piece_to | piece_from), piece_to, piece_from);
       return;
     }
     Args args;
-    const uint64_t d = args.write(to + static_cast<uint64_t>(offset[0]) * dtype_size(dt_dst),
-                                  static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt_dst));
-    const uint64_t s = args.read(from + static_cast<uint64_t>(offset[1]) * dtype_size(dt_src),
-                                 static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt_src));
+    const uint64_t d = args.write(piece_to, static_cast<uint64_t>(shape.extent(0)) * dtype_size(dt_dst));
+    const uint64_t s = args.read(piece_from, static_cast<uint64_t>(shape.extent(1)) * dtype_size(dt_src));
     if (shape.dense() && via != Via::raw) {
       CopyDenseParams p{};
       p.dst = d;
@@ -238,13 +265,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
       return;
     }
     CopyStridedParams p{};
-    p.dst = d;
-    p.src = s;
-    for (int i = 0; i < shape.ndim; ++i) {
-      p.dst_strides[i] = static_cast<uint32_t>(shape.strides[0][i]);
-      p.src_strides[i] = static_cast<uint32_t>(shape.strides[1][i]);
-    }
-    const uint32_t groups = fill_dims(p, shape);
+    const uint32_t groups = fill_copy(p, d, s, shape, kStridedVec);
     const bool packed_dst = shape.packed(0, kStridedVec) && vec_aligned(d, dt_dst, kStridedVec);
     const bool packed_src = shape.packed(1, kStridedVec) && vec_aligned(s, dt_src, kStridedVec);
     launch(stream, kernel::copy_strided(strided_axis(via)),

@@ -6,6 +6,7 @@
 #include "core/dtype.h"
 #include "ops/copy/plan.h"
 #include "ops/tensor/strided_shape.h"
+#include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 
@@ -13,6 +14,10 @@ namespace aule::ops {
 // Equal dtypes are copied as bits. Others convert as on PyTorch's CPU, float64 by integer code on devices without it.
 // Dtypes without arithmetic (float8, uint16 to uint64) raise NotImplementedError, unless they are copied as bits.
 void copy_strided(const at::Tensor& dst, const at::Tensor& src);
+
+// A piece that transpose_plan() has a plan for.
+void launch_transpose(CommandStream& stream, const TransposePlan& plan, DType raw, uint64_t to, uint64_t from,
+                      const StridedShape<2>& shape);
 
 // False if the device has no conversion between these dtypes.
 bool converts_on_device(c10::ScalarType dst, c10::ScalarType src);

@@ -38,7 +38,7 @@ void ManyCopies::add(const Tensor& dst, const Tensor& src) {
     const StridedShape<2> shape = copy_shape(dst, src);
     const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
     const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
-    const bool transposes = same && transpose_plan(profile_of(dst), dt_dst, shape);
+    const bool transposes = same && transpose_plan(profile_of(dst), dt_dst, shape, 0);
     if (shape.ndim <= 4 && !transposes) return add(address_of(dst), dt_dst, address_of(src), dt_src, shape);
   }
   Tensor written = dst;

@@ -1,6 +1,10 @@
 #include "ops/copy/plan.h"
 
+#include <algorithm>
+
+#include "core/raw_dtype.h"
 #include "kernels_copy.gen.h"
+#include "ops/tensor/strided_params.h"
 
 namespace aule::ops {
 
@@ -8,7 +12,21 @@ bool copies_by_kernel(const DeviceProfile& profile, uint64_t addresses, uint64_t
   return !profile.is_software() && addresses % 16 == 0 && bytes >= 4096;
 }
 
-std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType raw, const StridedShape<2>& shape) {
+namespace {
+
+// Whether two elements of two bytes can be moved at a time, along dimension 0 of the target and `j` of the source.
+bool moves_pairs(DType raw, const StridedShape<2>& shape, int j, uint64_t addresses) {
+  if (raw != DType::raw2 || addresses % 4 != 0 || shape.sizes[0] < 64 || shape.sizes[j] < 64) return false;
+  if (shape.sizes[0] % 2 != 0 || shape.sizes[j] % 2 != 0) return false;
+  for (int i = 0; i < shape.ndim; ++i)
+    if ((i != 0 && shape.strides[0][i] % 2 != 0) || (i != j && shape.strides[1][i] % 2 != 0)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType raw, const StridedShape<2>& shape,
+                                            uint64_t addresses) {
   if (profile.is_software() || shape.ndim < 2 || shape.strides[0][0] != 1) return {};
   if (shared_bytes(kernel::transpose(), {.dtype = raw}) > profile.shared_bytes) return {};
   if (profile.max_workgroup_invocations < 256) return {};
@@ -18,9 +36,29 @@ std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType 
   uint64_t batch = 1;
   for (int i = 1; i < shape.ndim; ++i)
     if (i != j) batch *= static_cast<uint32_t>(shape.sizes[i]);
-  const int64_t x = ceil_div(shape.sizes[0], 32), y = ceil_div(shape.sizes[j], 32);
+  const bool pairs = moves_pairs(raw, shape, j, addresses);
+  const int64_t side = pairs ? 64 : 32, x = ceil_div(shape.sizes[0], side), y = ceil_div(shape.sizes[j], side);
   if (x > 65535 || y > 65535 || batch > 65535) return {};
-  return TransposePlan{j, Grid{narrow<uint32_t>(x), narrow<uint32_t>(y), narrow<uint32_t>(batch)}};
+  return TransposePlan{j, pairs, Grid{narrow<uint32_t>(x), narrow<uint32_t>(y), narrow<uint32_t>(batch)}};
+}
+
+WideUnits wide_units(DType raw, const StridedShape<2>& shape, uint64_t addresses) {
+  const auto size = static_cast<int64_t>(dtype_size(raw));
+  const bool rows = shape.strides[0][0] == 1 && shape.strides[1][0] == 1;
+  const auto divides = [&](int64_t elements) {
+    return shape.sizes[0] % elements == 0 && addresses % static_cast<uint64_t>(elements * size) == 0 &&
+           shape.packed(0, narrow<int>(elements)) && shape.packed(1, narrow<int>(elements));
+  };
+  int64_t elements = 1;
+  while (rows && 2 * elements * size <= 16 && divides(2 * elements)) elements *= 2;
+  WideUnits units{raw, kStridedVec, shape};
+  if (elements == 1) return units;
+  units.raw = raw_dtype(static_cast<size_t>(elements * size));
+  units.each = std::max(1, kStridedVec / narrow<int>(std::max<int64_t>(elements * size / 4, 1)));
+  units.shape.sizes[0] /= elements;
+  for (auto& strides : units.shape.strides)
+    for (int i = 1; i < shape.ndim; ++i) strides[i] /= elements;
+  return units;
 }
 
 bool leaves_list(const DeviceProfile& profile, uint64_t bytes) { return profile.is_software() && bytes >= 65536; }

@@ -17,12 +17,23 @@ bool copies_by_kernel(const DeviceProfile& profile, uint64_t addresses, uint64_t
 
 // transpose.comp: the target is dense along dimension 0, the source along another. The rest are the batch.
 struct TransposePlan {
-  int dense_dim = 0;  // the source's
+  int dense_dim = 0;   // the source's
+  bool pairs = false;  // of elements of two bytes, in tiles of 64 x 64
   Grid grid;
 };
 // Nothing where copy_strided.comp is faster or has to do it: on software devices, for few elements along either, and
-// for more dimensions, workgroups or shared memory than there is.
-std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType raw, const StridedShape<2>& shape);
+// for more dimensions, workgroups or shared memory than there is. `addresses`: of source and target, or-ed.
+std::optional<TransposePlan> transpose_plan(const DeviceProfile& profile, DType raw, const StridedShape<2>& shape,
+                                            uint64_t addresses);
+
+// copy_strided.comp, of bits: the same copy in units of up to 16 bytes, which divide rows, strides and `addresses` (of
+// source and target, or-ed), and how many of them an invocation moves.
+struct WideUnits {
+  DType raw;
+  int each = 4;
+  StridedShape<2> shape;
+};
+WideUnits wide_units(DType raw, const StridedShape<2>& shape, uint64_t addresses);
 
 // copy_many.comp. True if a dense piece of a list of copies is a transfer command of its own: on a software device that
 // is a memcpy. The bound is an estimate.

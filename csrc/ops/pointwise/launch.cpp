@@ -1,11 +1,14 @@
 #include "ops/pointwise/launch.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/TensorIterator.h>
 
 #include <bit>
 #include <type_traits>
 
+#include "core/raw_dtype.h"
 #include "kernels_pointwise.gen.h"
+#include "ops/copy/kernels.h"
 #include "ops/pointwise/plan.h"
 #include "ops/tensor/strided_params.h"
 #include "ops/tensor/tensor_arg.h"
@@ -284,6 +287,22 @@ struct Call {
   }
 };
 
+// Operand k, if it lies across the result, as a copy in the result's order, which the call then reads.
+template <int N>
+at::Tensor transpose_into_order(Call<N>& call, const DeviceProfile& profile, StridedShape<N>& shape, int k,
+                                c10::Device device) {
+  PointwiseOperand& o = call.problem.operands[k];
+  const size_t size = dtype_size(o.dtype);
+  const auto plan = across_plan<N>(profile, shape, k, o.address, size);
+  if (!plan) return {};
+  const at::Tensor copy =
+      at::empty({shape.numel() * static_cast<int64_t>(size)}, at::TensorOptions(device).dtype(at::kByte));
+  launch_transpose(call.stream, plan->transpose, raw_dtype(size), address_of(copy), o.address, plan->shape);
+  o.address = address_of(copy);
+  lie_in_order(shape, k);
+  return copy;
+}
+
 template <int N>
 void run(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType common, const Scalars& scalars) {
   const at::TensorBase& out = iter.tensor_base(0);
@@ -337,6 +356,11 @@ void run(const Entry& entry, at::TensorIteratorBase& iter, c10::ScalarType commo
   }
   if (iter.numel() == 1)
     for (int k = 0; k < N; ++k) shape.strides[k][0] = 1;
+  std::array<at::Tensor, N> copies;
+  for (int k = 1; k < N; ++k)
+    if (!call.problem.operands[k].by_value) copies[k] = transpose_into_order(call, profile, shape, k, out.device());
+  for (const at::Tensor& copy : copies)
+    if (copy.defined()) shape.normalize();  // dimensions may merge now
   shape.for_each_piece([&](const StridedShape<N>& piece, const std::array<int64_t, N>& offsets) {
     call.launch_plan(pointwise_plan<N>(profile, call.problem, piece, offsets), piece, offsets);
   });

@@ -1,5 +1,6 @@
 #include "ops/pointwise/plan.h"
 
+#include "core/raw_dtype.h"
 #include "ops/tensor/plan_text.h"
 #include "ops/tensor/strided_params.h"
 
@@ -7,8 +8,9 @@ namespace aule::ops {
 namespace {
 
 static_assert(kSimdElems == 4 * 8 * kDenseVec);
-constexpr int kComplexVec = 4;         // elements of one invocation of a dense complex kernel
-constexpr int64_t kSimdMin = 1 << 16;  // fewer elements are not worth a pipeline of their own
+constexpr int kComplexVec = 4;           // elements of one invocation of a dense complex kernel
+constexpr int64_t kAcrossMin = 1 << 20;  // fewer are served by caches; an estimate
+constexpr int64_t kSimdMin = 1 << 16;    // fewer elements are not worth a pipeline of their own
 
 template <int N>
 bool all_aligned(const PointwiseProblem<N>& problem, const std::array<int64_t, N>& offsets) {
@@ -21,6 +23,25 @@ bool all_aligned(const PointwiseProblem<N>& problem, const std::array<int64_t, N
 }
 
 }  // namespace
+
+template <int N>
+std::optional<AcrossPlan> across_plan(const DeviceProfile& profile, const StridedShape<N>& shape, int k,
+                                      uint64_t address, size_t size) {
+  if (shape.numel() < kAcrossMin || !shape.fits_kernel() || shape.strides[0][0] != 1 || shape.strides[k][0] == 1)
+    return {};
+  AcrossPlan plan;
+  int64_t dense = 1;
+  for (int i = 0; i < shape.ndim; ++i) {
+    if (shape.strides[k][i] == 0 && shape.sizes[i] != 1) return {};  // one element for many: caches serve it
+    plan.shape.push(shape.sizes[i], {dense, shape.strides[k][i]});
+    dense *= shape.sizes[i];
+  }
+  plan.shape.normalize();
+  const auto transpose = transpose_plan(profile, raw_dtype(size), plan.shape, address);
+  if (!transpose) return {};
+  plan.transpose = *transpose;
+  return plan;
+}
 
 template <int N>
 PointwisePlan<N> pointwise_plan(const DeviceProfile& profile, const PointwiseProblem<N>& problem,
@@ -84,9 +105,11 @@ std::string text_of(const PointwisePlan<N>& plan) {
   return text + " " + grid_text(linear_grid(plan.groups));
 }
 
-#define INSTANTIATE(N)                                                                                \
-  template PointwisePlan<N> pointwise_plan<N>(const DeviceProfile&, const PointwiseProblem<N>&,       \
-                                              const StridedShape<N>&, const std::array<int64_t, N>&); \
+#define INSTANTIATE(N)                                                                                           \
+  template std::optional<AcrossPlan> across_plan<N>(const DeviceProfile&, const StridedShape<N>&, int, uint64_t, \
+                                                    size_t);                                                     \
+  template PointwisePlan<N> pointwise_plan<N>(const DeviceProfile&, const PointwiseProblem<N>&,                  \
+                                              const StridedShape<N>&, const std::array<int64_t, N>&);            \
   template std::string text_of(const PointwisePlan<N>&);
 INSTANTIATE(2)
 INSTANTIATE(3)

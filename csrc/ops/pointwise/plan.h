@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/access.h"
 #include "core/device_profile.h"
 #include "core/dtype.h"
+#include "ops/copy/plan.h"
 #include "ops/tensor/strided_shape.h"
 
 namespace aule::ops {
@@ -47,6 +49,26 @@ struct PointwisePlan {
   bool interleaved = false;
   uint32_t groups = 0;  // of `form`; 0: all elements are *_simd.comp's
 };
+
+// An operand of `size` bytes an element that lies across the result, each dense along another dimension. Strided reads
+// of it fetch a line of memory for each element (H200: 420 GB/s), so with many elements it is first transposed into the
+// result's order.
+struct AcrossPlan {
+  StridedShape<2> shape;  // of the copy
+  TransposePlan transpose;
+};
+template <int N>
+std::optional<AcrossPlan> across_plan(const DeviceProfile& profile, const StridedShape<N>& shape, int k,
+                                      uint64_t address, size_t size);
+// The strides of that copy.
+template <int N>
+void lie_in_order(StridedShape<N>& shape, int k) {
+  int64_t dense = 1;
+  for (int i = 0; i < shape.ndim; ++i) {
+    shape.strides[k][i] = dense;
+    dense *= shape.sizes[i];
+  }
+}
 
 // `offsets` in elements, of the piece from the operands' addresses.
 template <int N>
