@@ -77,6 +77,9 @@ bool parse(const std::string& text, PieceType& value) {
 bool parse(const std::string& text, AlignedRows& value) {
   return choose<AlignedRows>(text, {{"always", AlignedRows::always}, {"never", AlignedRows::never}}, value);
 }
+bool parse(const std::string& text, ProductParts& value) {
+  return choose<ProductParts>(text, {{"by_cost", ProductParts::by_cost}, {"always", ProductParts::always}}, value);
+}
 
 // An empty variable is as good as none, but for a text.
 template <class T>

@@ -32,6 +32,8 @@ enum class AttentionVariant : uint8_t { any, simd, simt, coopmat, coopmat_opaque
 enum class PieceType : uint8_t { bfloat16, float16 };
 // Products of rows that start between 16-byte boundaries: copied if the planner expects a gain, or whatever it expects.
 enum class AlignedRows : uint8_t { by_cost, always, never };
+// Products in two parts, whose second has smaller tiles: if the planner expects a gain, or whatever it expects.
+enum class ProductParts : uint8_t { never, by_cost, always };
 
 // clang-format off: tables
 //  X(type, member, default, variable)
@@ -73,6 +75,7 @@ enum class AlignedRows : uint8_t { by_cost, always, never };
   X(double,           attention_workspace,   0)                      \
   X(PieceType,        float32_pieces,        PieceType::bfloat16)    \
   X(bool,             quantized_dot,         false)                  \
+  X(ProductParts,     product_parts,         ProductParts::never)    \
   X(AlignedRows,      aligned_rows,          AlignedRows::by_cost)
 // clang-format on
 

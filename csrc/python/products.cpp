@@ -67,10 +67,11 @@ ops::MatrixUnits units_of(const DeviceProfile& profile, const Probes& probes, DT
 
 void bind_products(py::module_& m) {
   m.def("gemm_plan", [](const DeviceProfile& profile, const Probes& probes, const py::dict& problem,
-                        uint32_t int8_refuted, bool float16_pieces) {
+                        uint32_t int8_refuted, bool float16_pieces, bool parts) {
     const ops::GemmProblem g = problem_from(problem);
     Overrides overrides;
     if (float16_pieces) overrides.float32_pieces = PieceType::float16;
+    if (parts) overrides.product_parts = ProductParts::by_cost;
     ops::MatrixUnits units = units_of(profile, probes, ops::multiplied_dtype(g, overrides));
     units.int8_refuted = int8_refuted;
     return ops::text_of(ops::gemm_plan(profile, units, g, overrides));

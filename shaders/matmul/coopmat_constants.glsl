@@ -34,4 +34,7 @@ layout(constant_id = 21) const bool RESIDUAL = false;  // read as OUT_VEC says
 // others, `share` each. 2: workgroups of one subgroup add its part of a shared tile.
 layout(constant_id = 22) const int SHARES = 0;
 layout(constant_id = 23) const bool ODD_N = false;     // rows of vec8s end inside the last one: n is no multiple of 8
+// The last tile of rows, and of columns, begins so much earlier that it is whole. What it shares with the tile before
+// is not stored.
+layout(constant_id = 24) const bool MOVES_LAST = false;
 #endif

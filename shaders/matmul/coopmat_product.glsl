@@ -137,6 +137,10 @@ uint row_class, first_row, class_rows, before;
   b_last = p.n - tile_n - 1;
 #endif
 
+uint row_from, col_from;  // MOVES_LAST: what is stored begins there
+#define FIRST_OF(start, size, all) ((start) + (size) == (all) ? ((all) - 1) / (size) * (size) : (start))
+#define STORES(row, col) (!MOVES_LAST || ((row) >= row_from && (col) >= col_from))
+
 // The epilogue: lanes exchange what they hold, or subgroups put it into the staging memory.
 #if FRAGMENTS
 void store_result() {
@@ -149,9 +153,10 @@ void store_result() {
             const uint col = col0 + j * 16 + w * 8 + lane % 4 * 2, x = e + w % 2 * 2;
             const vec2 v = w < 2 ? vec2(acc[i][j][x], acc[i][j][x + 1]) : vec2(acc[i][j + 1][x], acc[i][j + 1][x + 1]);
             const uint64_t at = partial + (uint64_t(row) * p.n + col) * 4;
-            if (row < p.m && p.n % 2 == 0 && col < p.n) Float2Ref(at).v = v;
-            if (row < p.m && p.n % 2 != 0 && col < p.n) F32Ref(at).v = v.x;
-            if (row < p.m && p.n % 2 != 0 && col + 1 < p.n) F32Ref(at + 4).v = v.y;
+            const bool stores = row < p.m && STORES(row, col);
+            if (stores && p.n % 2 == 0 && col < p.n) Float2Ref(at).v = v;
+            if (stores && p.n % 2 != 0 && col < p.n) F32Ref(at).v = v.x;
+            if (stores && p.n % 2 != 0 && col + 1 < p.n) F32Ref(at + 4).v = v.y;
           }
         } else {
           const uint col = col0 + j * 16 + lane % 4 * 8;
@@ -172,8 +177,9 @@ void store_result() {
             const uvec4 added = transpose4(load_residual(residual, row, col));
             UN for (uint w = 0; w < 4; ++w) v[w] += unpack(added[w]);
           }
-          store_out(out_, row, col, transpose4(uvec4(pack(v[0].x, v[0].y), pack(v[1].x, v[1].y), pack(v[2].x, v[2].y),
-              pack(v[3].x, v[3].y))));
+          const uvec4 packed = transpose4(uvec4(pack(v[0].x, v[0].y), pack(v[1].x, v[1].y), pack(v[2].x, v[2].y),
+              pack(v[3].x, v[3].y)));
+          if (STORES(row, col)) store_out(out_, row, col, packed);
         }
       }
     }
@@ -193,7 +199,7 @@ void store_result() {
         const uint from = mine + q / (STAGING_COLUMNS / 8) * STAGING_COLUMNS + inner;
         if (OUT_VEC == 0) {
           UN for (uint x = 0; x < 8; ++x)
-            if (row < p.m && col + x < p.n)
+            if (row < p.m && col + x < p.n && STORES(row, col))
               F32Ref(partial + (uint64_t(row) * p.n + col + x) * 4).v = fragment_staging[from + x];
         } else {
           const uvec4 added = C_VEC != 0 ? load_c(c, row, col) : uvec4(0);
@@ -206,7 +212,7 @@ void store_result() {
             if (RESIDUAL) v += unpack(after[w]);
             packed[w] = pack(v.x, v.y);
           }
-          store_out(out_, row, col, packed);
+          if (STORES(row, col)) store_out(out_, row, col, packed);
         }
       }
       barrier();  // and read
@@ -305,8 +311,8 @@ void begin_segment() {
   product = index / per_product;
   batch = product % p.batches;
   PLACE_TILE(inside_product, BAND, BM, BN)
-  tile_m = m0;
-  tile_n = n0;
+  tile_m = MOVES_LAST ? min(m0, p.m - BM) : m0;
+  tile_n = MOVES_LAST ? min(n0, p.n - BN) : n0;
   ENTER_CLASS
   k_begin = min(first * BK, p.k);
   k_end = min(k_begin + count * BK, p.k);
@@ -402,6 +408,8 @@ void main() {
     if (to != 0) {
       store_slab(to);
     } else {
+      row_from = FIRST_OF(tile_m, BM, p.m);
+      col_from = FIRST_OF(tile_n, BN, p.n);
       row0 = M0 + subgroup_m * WM;
       col0 = tile_n + subgroup_n * WN COLUMNS_BEFORE;
       c = address(p.c, int64_t(batch) * p.c_batch);

@@ -26,14 +26,14 @@
 #endif
 #define ROW_CLASSES 0
 #include "matmul/coopmat_constants.glsl"
-layout(constant_id = 24) const int FORMAT = 0;
-layout(constant_id = 25) const int SCALES = 0;
-layout(constant_id = 26) const int SCALE_DTYPE = 0;
-layout(constant_id = 27) const int ZERO_DTYPE = 0;
-layout(constant_id = 28) const int SPAN = 4;
-layout(constant_id = 29) const int ALIGN = 4;
-layout(constant_id = 30) const bool ONE_SCALE = false;
-layout(constant_id = 31) const int PARTS = 1;
+layout(constant_id = 25) const int FORMAT = 0;
+layout(constant_id = 26) const int SCALES = 0;
+layout(constant_id = 27) const int SCALE_DTYPE = 0;
+layout(constant_id = 28) const int ZERO_DTYPE = 0;
+layout(constant_id = 29) const int SPAN = 4;
+layout(constant_id = 30) const int ALIGN = 4;
+layout(constant_id = 31) const bool ONE_SCALE = false;
+layout(constant_id = 32) const int PARTS = 1;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 #define GEMM_PARAMS_MORE                                                                                              \

@@ -93,6 +93,37 @@ def test_only_rows_of_the_result_are_odd(with_c, dtype, override):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("with_c", [None, "bias", "matrix"])
+def test_last_tiles_that_begin_earlier(with_c, dtype):
+    """Rows and columns that end inside a tile, of vec8s or of any number where operands allow it."""
+    rng = random.Random(f"{with_c} {dtype}")
+    for layouts in ("row row row", "row col row", "col row row", "col col col"):
+        m, n = rng.choice([(rng.randrange(33, 100), 8 * rng.randrange(5, 16)), (8 * rng.randrange(5, 16), 40)])
+        k, batches = rng.choice([16, 24, 40, 100, 300]), rng.choice([1, 2])
+        sizes = ((m, k), (k, n), (m, n))
+        places = [
+            padded(layout, columns if layout == "row" else rows)
+            for layout, (rows, columns) in zip(layouts.split(), sizes, strict=True)
+        ]
+        check_product(rng, batches, m, k, n, dtype, places, with_c)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_two_parts(dtype, override):
+    """128 tiles and the rest apart, of rows or of a transposed result's columns, with all that an epilogue has."""
+    override(product_parts="always")
+    rng = random.Random(str(dtype))
+    m, n, k = rng.randrange(520, 600), 248, rng.choice([16, 40])
+    check_product(rng, 1, m, k, n, dtype, [("row", 0, 0), ("col", 8, 0), ("row", 8, 8)], rng.choice(["bias", "matrix"]))
+    check_product(rng, 1, n, k, m, dtype, [("row", 0, 0), ("col", 8, 0), ("col", 0, 0)])
+    x, w, b = torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype) / 8, torch.randn(n).to(dtype)
+    residual = torch.randn(m, n).to(dtype)
+    out = torch.ops.aule.linear_bias_act(*to_device((x, w, b)), "gelu", residual.to("aule"))
+    expected = torch.nn.functional.gelu(x.double() @ w.double().T + b.double()) + residual.double()
+    assert_close(out.double(), expected, rtol=0, atol=TOLERANCE[dtype] * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_vocabulary(dtype, override):
     """GPT-2's 50,257 columns with few rows: the loss's product, and both gradients."""
     override(aligned_rows="always")

@@ -5,9 +5,9 @@
 A product is a line of words, `f16 b2 m512 n512 k64 a:col b:row+8 c:bias out:row@1 alpha:2 precision:high`. An operand
 lies by rows (`row`), by columns (`col`), with its rows or columns some elements longer than they need (`row+8`), with
 every second element (`row*2`), or with one matrix for the whole batch (`row*0`); `@1` starts one element past an
-aligned address. `gelu` and `residual:0` (or `residual:1`, one element past one) are an epilogue. A convolution is
-`conv positions f16 m.. n.. k.. channels.. groups..`, or `conv weights`. A product with a weight that stays packed is
-`quantized q4_k`, and then a product.
+aligned address. `gelu` and `residual:0` (or `residual:1`, one element past one) are an epilogue. `parts:by_cost` is the
+override product_parts. A convolution is `conv positions f16 m.. n.. k.. channels.. groups..`, or `conv weights`. A
+product with a weight that stays packed is `quantized q4_k`, and then a product.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def plan(device: str, line: str) -> str:
         _, format, rest = line.split(" ", 2)
         return torch_aule._C.quantized_gemm_plan(profile, probes, problem(rest + " b:col"), format)
     refuted = re.search(r" int8_refuted:(\d+)", line)
-    pieces = " pieces:f16" in line
-    return torch_aule._C.gemm_plan(profile, probes, problem(line), int(refuted[1]) if refuted else 0, pieces)
+    settings = " pieces:f16" in line, " parts:by_cost" in line
+    return torch_aule._C.gemm_plan(profile, probes, problem(line), int(refuted[1]) if refuted else 0, *settings)
 
 
 def read_table() -> dict[str, dict[str, str]]:

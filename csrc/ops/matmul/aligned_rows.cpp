@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/coopmat.h"
@@ -130,6 +131,39 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
   return GemmPlan{.kernel = plan};
 }
 
+// A round that few tiles fill takes as long as a whole one.
+std::optional<GemmPlan> plan_parts(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& problem,
+                                   const GemmPlan& today, const Overrides& overrides) {
+  const ProductTuning& tuning = product_tuning(profile);
+  const bool always = overrides.product_parts == ProductParts::always;
+  if (overrides.product_parts == ProductParts::never || tuning.shares_us_per_sum == 0) return std::nullopt;
+  const GemmProblem g = today.transposed ? problem.transposed() : problem;
+  if (g.batches != 1) return std::nullopt;
+  const auto us_of = [&](uint32_t rows) {
+    GemmProblem part = g;
+    part.m = rows;
+    const auto plan = plan_coopmat(profile, units, part);
+    return plan ? std::get<CoopMatPlan>(plan->kernel).us : std::numeric_limits<double>::infinity();
+  };
+  constexpr double kGain = 0.9;  // the model is rough
+  double best = always ? std::numeric_limits<double>::infinity() : kGain * std::get<CoopMatPlan>(today.kernel).us;
+  uint32_t first = 0;
+  for (const TileCost& cost : tuning.coopmat) {
+    const TilePlan& t = cost.tile;
+    const uint64_t columns = ceil_div(g.n, t.bn), tiles = columns * ceil_div(g.m, t.bm),
+                   rounds = tiles / tuning.workgroups_per_round,
+                   rows = rounds * tuning.workgroups_per_round / columns * t.bm;
+    if (!cost.shares || rows == 0 || rows >= g.m) continue;
+    const auto count = static_cast<uint32_t>(rows);
+    const double us = us_of(count) + us_of(g.m - count) + tuning.splits_us;
+    if (us >= best) continue;
+    best = us;
+    first = count;
+  }
+  if (first == 0) return std::nullopt;
+  return GemmPlan{.kernel = PartsPlan{.of_rows = !today.transposed, .first = first}};  // of the tensors as given
+}
+
 namespace {
 
 // [batches, rows, columns] to a tensor with as many columns or more, both contiguous along them; zeros for the rest.
@@ -185,6 +219,12 @@ void launch_part(const GemmCall& call, int side, int64_t start, int64_t size) {
 }
 
 }  // namespace
+
+void launch_parts(const GemmCall& call, const PartsPlan& plan) {
+  const int side = plan.of_rows ? 1 : 2;
+  launch_part(call, side, 0, plan.first);
+  launch_part(call, side, plan.first, call.out.size(side) - plan.first);
+}
 
 void launch_aligned_rows(const GemmCall& call, const AlignedRowsPlan& plan) {
   const at::Tensor& out = call.out;

@@ -70,6 +70,13 @@ bool set_tile(CoopMatPlan& x, const TilePlan& t, const DeviceProfile& profile, c
                       tile_spec<GemmCoopmatSpec>(x)) <= profile.shared_bytes;
 }
 
+// Whether whole tiles may begin at m - bm and n - bn: loads and stores there are as wide as elsewhere.
+bool may_move(const CoopMatPlan& x, const GemmProblem& g) {
+  const TilePlan& t = x.tile;
+  return g.m >= t.bm && g.n >= t.bn && (g.m % t.bm == 0 || x.a.k_major || g.m % 8 == 0) &&
+         (g.n % t.bn == 0 || g.n % 8 == 0);
+}
+
 // Whole tiles while they fill rounds. The others, or a round more of them, are shared by the workgroups of a round.
 struct Shared {
   uint32_t whole = 0, share = 0;
@@ -124,14 +131,14 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
       if (best && time >= best_time) continue;
       best = x;
       best->splits = splits;
-      best_time = time;
+      best->us = best_time = time;
     }
     if (const auto shared = may_share ? best_shares(cost, groups, g.k, tuning) : std::nullopt;
         shared && best && shared->time < 0.95 * best_time) {  // small gains were losses
       best = x;
       best->whole = shared->whole;
       best->share = shared->share;
-      best_time = shared->time;
+      best->us = best_time = shared->time;
     }
   }
   return best;
@@ -181,6 +188,8 @@ std::optional<GemmPlan> plan_coopmat(const DeviceProfile& profile, const MatrixU
   using KChecks = CoopMatPlan::KChecks;
   x.k_checks = g.k % t.bk == 0 ? KChecks::none : steps == 1 ? KChecks::every_step : KChecks::first_step;
   x.is_ragged = g.m % t.bm != 0 || g.n % t.bn != 0;
+  x.moves_last = x.is_ragged && decoded.step == 1 && may_move(x, g);
+  x.is_ragged = x.is_ragged && !x.moves_last;
   // The large tiles have no registers to spare: the cheapest addresses where nothing is checked.
   const bool large = is_large(t), nt = x.a.k_major && x.b.k_major;
   if (large && x.fragments == Fragments::ordered && !x.is_ragged && x.a.vec == 8 && x.b.vec == 8 &&
@@ -211,6 +220,7 @@ std::optional<CoopMatPlan> with_row_classes(const CoopMatPlan& plan, const GemmP
   x.out_vec = 8;
   x.c_vec = std::min(x.c_vec, 1);
   x.is_ragged = true;
+  x.moves_last = false;
   x.addresses = 0;
   x.pairs = false;
   x.line = line_of(x);

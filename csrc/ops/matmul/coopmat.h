@@ -69,6 +69,7 @@ Spec product_spec(const GemmCall& call, const CoopMatPlan& plan) {
   spec.addresses = plan.addresses;
   spec.pairs = plan.pairs;
   spec.odd_n = plan.odd_n;
+  spec.moves_last = plan.moves_last;
   if (plan.writes == CoopMatPlan::Writes::result) {
     spec.activation = static_cast<int>(call.problem.activation);
     spec.residual = call.problem.has_residual;

@@ -39,6 +39,7 @@ struct Launcher {
   void operator()(const Bf16x3Plan& plan) const { launch_bf16x3(call, plan); }
   void operator()(const LongKPlan& plan) const { launch_long_k(call, plan); }
   void operator()(const AlignedRowsPlan& plan) const { launch_aligned_rows(call, plan); }
+  void operator()(const PartsPlan& plan) const { launch_parts(call, plan); }
   void operator()(const DenseOutPlan&) const {
     const at::Tensor dense = at::empty(call.out.sizes(), call.out.options());
     gemm(call.op, call.a, call.b, call.c.defined() ? call.c.contiguous() : call.c, call.beta, call.alpha, dense,

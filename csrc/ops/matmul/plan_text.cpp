@@ -47,9 +47,9 @@ std::string coopmat(const CoopMatPlan& p) {
   return words("coopmat", kFragments[static_cast<size_t>(p.fragments)], tile(p.tile), "matrices",
                std::to_string(p.mat_m) + "x" + std::to_string(p.mat_n), "local", p.local, operands(p.a, p.b), "c",
                p.c_vec, "out", p.out_vec, p.odd_n ? "odd n" : "", kChecks[static_cast<size_t>(p.k_checks)],
-               p.is_ragged ? "ragged" : "", "line", p.line, "addresses", p.addresses, p.pairs ? "pairs" : "",
-               p.row_classes ? "row classes" : "", "splits", p.splits, shares, kWrites[static_cast<size_t>(p.writes)],
-               grid_text(p.grid));
+               p.is_ragged ? "ragged" : "", p.moves_last ? "moves the last tiles" : "", "line", p.line, "addresses",
+               p.addresses, p.pairs ? "pairs" : "", p.row_classes ? "row classes" : "", "splits", p.splits, shares,
+               kWrites[static_cast<size_t>(p.writes)], grid_text(p.grid));
 }
 
 struct TextOf {
@@ -99,6 +99,9 @@ struct TextOf {
     static constexpr const char* kHalves[] = {"", "batches in halves", "rows in halves", "columns in halves"};
     return words("aligned_rows of", p.a ? "a" : "", p.b ? "b" : "", p.out ? "out" : "",
                  kHalves[static_cast<size_t>(p.halves)]);
+  }
+  std::string operator()(const PartsPlan& p) const {
+    return words("parts, the first of", p.first, p.of_rows ? "rows" : "columns");
   }
   std::string operator()(const DenseOutPlan&) const { return "dense_out"; }
   std::string operator()(const WidenedPlan&) const { return "widened"; }

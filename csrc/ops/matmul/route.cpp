@@ -40,7 +40,9 @@ std::optional<GemmPlan> plan_matrix_units(const DeviceProfile& profile, const Ma
   std::optional<GemmPlan> plan = plan_coopmat(profile, units, g);
   if (!plan) return plan;
   std::optional<GemmPlan> aligned = plan_aligned_rows(profile, g, *plan, overrides);
-  return aligned ? aligned : plan;
+  if (aligned) return aligned;
+  const std::optional<GemmPlan> parts = plan_parts(profile, units, g, *plan, overrides);
+  return parts ? parts : plan;
 }
 
 GemmPlan kernel_plan(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,

@@ -114,12 +114,14 @@ struct CoopMatPlan {
   int c_vec = 0, out_vec = 0;
   bool odd_n = false;  // rows of out in vec8s end inside the last one
   enum class KChecks : uint8_t { none, every_step, first_step } k_checks = KChecks::none;  // loads compared with k
-  bool is_ragged = false;  // m or n is no multiple of the tile
+  bool is_ragged = false;   // m or n is no multiple of the tile, and loads are checked
+  bool moves_last = false;  // m or n is none, but the last tiles begin earlier
   int line = 0, addresses = 0;
   bool pairs = false;
   bool row_classes = false;  // rows of a tile are 8 apart: rows of out may start anywhere
   uint32_t splits = 1;
   uint32_t whole = 0, share = 0;  // after `whole` tiles, workgroups share the steps of the others (share 0: no)
+  double us = 0;                  // that it is expected to take on the device
   Grid grid;
 };
 
@@ -157,10 +159,17 @@ struct AlignedRowsPlan {
   enum class Halves : uint8_t { none, batches, rows, columns } halves = Halves::none;  // two products instead
 };
 
+// Whole rounds of large tiles, and the other rows (or columns) as a product of smaller ones. Each is planned by itself.
+struct PartsPlan {
+  bool of_rows = true;
+  uint32_t first = 0;  // rows or columns
+};
+
 struct GemmPlan {
   bool transposed = false;  // computes out^T = b^T a^T
   std::variant<ScalarPlan, SimdPlan, SimdUnrolledPlan, GemvPlan, GemvWidePlan, GemvCoopMatPlan, SimtPlan, SimtLargePlan,
-               SimtSplitsPlan, CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan, AlignedRowsPlan>
+               SimtSplitsPlan, CoopMatPlan, Int8Plan, Bf16x3Plan, LongKPlan, DenseOutPlan, WidenedPlan, AlignedRowsPlan,
+               PartsPlan>
       kernel;
   // Activation and residual: there are none; in the product's kernel; by kernels of their own, on out.
   enum class Epilogue : uint8_t { none, fused, apart } epilogue = Epilogue::none;

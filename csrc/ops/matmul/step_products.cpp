@@ -19,7 +19,8 @@ bool is_one_kernel(const GemmPlan& plan) {
   return std::visit(
       []<class P>(const P&) {
         return !(std::is_same_v<P, LongKPlan> || std::is_same_v<P, DenseOutPlan> || std::is_same_v<P, WidenedPlan> ||
-                 std::is_same_v<P, AlignedRowsPlan> || std::is_same_v<P, Bf16x3Plan> || std::is_same_v<P, Int8Plan>);
+                 std::is_same_v<P, AlignedRowsPlan> || std::is_same_v<P, PartsPlan> || std::is_same_v<P, Bf16x3Plan> ||
+                 std::is_same_v<P, Int8Plan>);
       },
       plan.kernel);
 }
