@@ -70,6 +70,13 @@ layout(constant_id = AFTER_MATRIX_CONSTANTS + 24) const int MOTION_BARRIERS = 0;
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 25) const bool TRUNCATES = false;
 // Forward: how many blocks of a mask a workgroup can list. 0: tiles are not whole in blocks, or it lists none.
 layout(constant_id = AFTER_MATRIX_CONSTANTS + 26) const int LISTED = 0;
+// Forward: the rows that pass do not fill their last tile, which begins so much earlier that it is whole. The rows that
+// it shares with the tile before are hidden. Every tile is then loaded as WHOLE_TILES are.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 27) const bool MOVES_LAST_TILE = false;
+// Forward: the same of the last block of queries, of which rows of the block before are not stored.
+layout(constant_id = AFTER_MATRIX_CONSTANTS + 28) const bool MOVES_LAST_BLOCK = false;
+#else
+const bool MOVES_LAST_TILE = false, MOVES_LAST_BLOCK = false;
 #endif
 const float TRUNCATION_BIAS = TRUNCATES ? 1.00282 : 1.0;
 

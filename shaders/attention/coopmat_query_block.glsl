@@ -7,7 +7,8 @@
   const int blocks = (p.q_len + BLOCK - 1) / BLOCK;
   const uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
-  const int first = (blocks - 1 - int(group % uint(blocks))) * BLOCK;
+  const int own_first = (blocks - 1 - int(group % uint(blocks))) * BLOCK,
+      first = MOVES_LAST_BLOCK ? min(own_first, p.q_len - BLOCK) : own_first;
   bh = int(group / uint(blocks));
   b = bh / p.heads;
   h = bh % p.heads;

@@ -67,11 +67,17 @@ uvec4 transpose_vec8(int which, int row, int column) {
 uvec4 next_a[LOADS_A], next_b[LOADS_B];
 uint64_t a_base, b_base;
 int tile_last;  // the last row that exists
+#define FIRST_ROW(tile) (MOVES_LAST_TILE ? min((tile) * TILE, tile_last + 1 - TILE) : (tile) * TILE)
+const bool CLAMPS_ROWS = !(WHOLE_TILES || MOVES_LAST_TILE) || !ALIGNED || PADDED;
+// Rows of results before this one are another workgroup's: MOVES_LAST_BLOCK.
+#ifndef FIRST_STORED
+#define FIRST_STORED 0
+#endif
 
 // Offset of load i of a tile, in bytes from the head: 32 bits, and sums of constants if the row's bytes allow. A clamp
 // for each row and row bytes that are no constants take 5 % of causal D 64 on an H200.
 #define TILE_OFFSET(tile, i, ROW_BYTES, COUNT)                                                                         \
-  (uint(tile) * uint(TILE * ROW_BYTES) +                                                                               \
+  ((MOVES_LAST_TILE ? uint(FIRST_ROW(tile)) * uint(ROW_BYTES) : uint(tile) * uint(TILE * ROW_BYTES)) +                 \
    (ROW_BYTES == COUNT * 16 ? gl_LocalInvocationIndex * 16u + uint((i) * LOCAL * 16)                                   \
     : LOCAL % COUNT == 0                                                                                               \
         ? gl_LocalInvocationIndex / COUNT * uint(ROW_BYTES) + gl_LocalInvocationIndex % COUNT * 16u +                  \
@@ -90,7 +96,7 @@ void fetch_a(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_A; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
     if (WHOLE_A || e < TILE * VEC8S) {
-      if (WHOLE_TILES && ALIGNED && !PADDED)
+      if (!CLAMPS_ROWS)
         next_a[i] = Vec16bRef(a_base + uint64_t(TILE_OFFSET(tile, i, A_ROW_BYTES, VEC8S))).v;
       else {
         const int row = min(tile * TILE + e / VEC8S, tile_last);
@@ -104,7 +110,7 @@ void fetch_b(int tile) {
   [[unroll]] for (int i = 0; i < LOADS_B; ++i) {
     const int e = int(gl_LocalInvocationIndex) + i * LOCAL;
     if (WHOLE_B || e < TILE * VEC8S_V) {
-      if (WHOLE_TILES && ALIGNED && !PADDED) next_b[i] = Vec16bRef(b_base +
+      if (!CLAMPS_ROWS) next_b[i] = Vec16bRef(b_base +
           uint64_t(TILE_OFFSET(tile, i, B_ROW_BYTES, VEC8S_V))).v;
       else {
         const int row = min(tile * TILE + e / VEC8S_V, tile_last);
@@ -190,7 +196,7 @@ void put_b(int stage) {
       WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < STAGING_LOADS; ++i) {                                                             \
         const int n = PIECE_VEC8S(WIDTH, d), e = later + i * SUBGROUP, row = row0 + r * MAT_M + e / n;                 \
-        if (e < MAT_M * n && row <= (LAST))                                                                            \
+        if (e < MAT_M * n && row <= (LAST) && (!MOVES_LAST_BLOCK || row >= FIRST_STORED))                              \
           store_vec8(BASE, uint(row) * ROW_BYTES, d + e % n * 8, DIM,                                                  \
               tiles[later_staging + e / n * STAGING_PITCH + e % n]);                                                   \
       }                                                                                                                \
@@ -210,7 +216,7 @@ void put_b(int stage) {
       WAIT_FOR_SUBGROUP                                                                                                \
       [[unroll]] for (int i = 0; i < TRANSPOSE_LOADS; ++i) {                                                           \
         const int e = lane() + i * SUBGROUP, row = row0 + r * MAT_M + e / 2;                                           \
-        if (row <= (LAST) && (TRANSPOSE_WHOLE || e < MAT_M * 2))                                                       \
+        if (row <= (LAST) && (TRANSPOSE_WHOLE || e < MAT_M * 2) && (!MOVES_LAST_BLOCK || row >= FIRST_STORED))         \
           store_vec8(BASE, uint(row) * ROW_BYTES, c * 16 + e % 2 * 8, DIM, transpose_vec8(0, e / 2, e % 2 * 8));       \
       }                                                                                                                \
       WAIT_FOR_SUBGROUP                                                                                                \

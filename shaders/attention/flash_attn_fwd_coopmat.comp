@@ -21,6 +21,7 @@
 #define ATTENTION_STRIDES out_stride[3]
 #define ATTENTION_PAGED
 #include "attention/coopmat.glsl"
+#define FIRST_STORED (block_first + BLOCK == p.q_len ? (p.q_len - 1) / BLOCK * BLOCK : block_first)
 #include "attention/coopmat_tiles.glsl"
 #include "attention/coopmat_dropout.glsl"
 #define SCORES_BEGIN(i)                                                                                                \
@@ -51,7 +52,8 @@ Dropout dropout;
 uint kept;  // of the unit of kept_unit
 int kept_unit = -1;
 
-// modify: bias and soft cap. hide: keys outside the band and beyond the last.
+// modify: bias and soft cap. hide: keys outside the band, beyond the last, and before `shared_end`, which a last tile
+// that was moved shares with the tile before.
 void modify(int key0) {
   [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r)
     [[unroll]] for (int c = 0; c < BLOCKS_IN_FLIGHT; ++c)
@@ -63,7 +65,7 @@ void modify(int key0) {
             uint64_t(0), row, key);
       }
 }
-void hide(int key0) {
+void hide(int key0, int shared_end) {
   [[unroll]] for (int r = 0; r < ROW_BLOCKS; ++r) {
     int most[LANE_ROWS], least[LANE_ROWS];  // visible elements are in [least, most], both relative to this lane's first
     [[unroll]] for (int t = 0; t < LANE_ROWS; ++t) {
@@ -76,6 +78,7 @@ void hide(int key0) {
         const int key = c * MAT_N + NIBBLE(ELEM_COLS, e);
         bool hidden = key > most[LANE_ROW_OF(e)];
         if (BOUNDED_LEFT) hidden = hidden || key < least[LANE_ROW_OF(e)];
+        if (MOVES_LAST_TILE) hidden = hidden || key < shared_end - key0 - lane_col();
         s[r * BLOCKS_IN_FLIGHT + c][e] = hidden ? NEG_INF : s[r * BLOCKS_IN_FLIGHT + c][e];
       }
   }
@@ -166,12 +169,12 @@ void pass(int from, int to, bool sampled) {
       lean = side / score_scale;
     }
     [[unroll]] for (int block = 0; block < BLOCKS; block += BLOCKS_IN_FLIGHT) {
-      const int key0 = tile * TILE + block * MAT_N;
+      const int key0 = FIRST_ROW(tile) + block * MAT_N;
       scores(stage, block);
       if (MOTION_BARRIERS > 1) MOTION_BARRIER
       if (!UNMODIFIED_SCORES) modify(key0);
       if (sampled && LINEAR_BIAS) bend(key0);
-      if (sampled && !UNMASKED) hide(key0);
+      if (sampled && !UNMASKED) hide(key0, tile * TILE);
       if (sampled || !UNMODIFIED_SCORES) rescale();
       if (LINEAR_BIAS) begin_exponents(key0);
       weigh(stage, block, key0);
@@ -238,7 +241,7 @@ void store_result() {
       const float sum = row_sum(l[r * LANE_ROWS + t]);
       const int row = row0 + r * MAT_M + lane_row() + NIBBLE(LANE_ROW_OFFSETS, t);
       inverse[r * LANE_ROWS + t] = sum == 0.0 ? 0.0 : factor / sum;  // a row that sees nothing is 0
-      if (lane() % LANES_PER_ROW == 0 && row <= last_query())
+      if (lane() % LANES_PER_ROW == 0 && row <= last_query() && (!MOVES_LAST_BLOCK || row >= FIRST_STORED))
         F32Ref(p.logsumexp + uint64_t(stats_index(bh, row)) * 4).v = sum == 0.0 ? NEG_INF :
             (m[r * LANE_ROWS + t] + log2(sum)) * LN2;
     }

@@ -38,6 +38,27 @@ def test_ragged_lengths_in_groups(dtype):
     compare(dtype, (2, 4, 2, 45, 77, 16, 16))
 
 
+@pytest.mark.current_long
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"window": (20, -1)}])
+def test_a_last_tile_and_block_that_begin_earlier(dtype, options, override):
+    """Rows that fill neither: what lies around query, key and value is not used, and what lies around out is kept."""
+    if ON_CPU:
+        override(attention_shape=SMALL_SHAPE + ",1")  # queries straight from memory
+    q_len, k_len = (37, 45) if ON_CPU else (200, 150)
+    q, k, v, grad = inputs(1, 2, 1, q_len, k_len, 16, 16, dtype)
+    around = [torch.nn.functional.pad(t.cpu(), (0, 0, 40, 40), value=math.nan).to("aule") for t in (q, k, v)]
+    views = [t[..., 40:-40, :] for t in around]
+    expected = reference(q, k, v, grad, **options)
+    check(run(*views, grad, **options), expected, dtype)
+    out = torch.full_like(around[0], 7)
+    flags = {"is_causal": True} if "causal" in options else {"window_left": 20} if options else {}
+    torch.ops.aule.flash_attn_fwd.out(*views, **flags, out=out[..., 40:-40, :])
+    assert bool((out[..., :40, :] == 7).all()) and bool((out[..., -40:, :] == 7).all())
+    assert_near("out", (out[..., 40:-40, :].cpu().double() - expected[0]).abs(), float(v.abs().max()), dtype)
+    lse = torch.ops.aule.flash_attn_fwd(*views, **flags)[1]
+    assert lse.isfinite().all()
+
+
 @pytest.mark.validated
 def test_whole_tiles(dtype):
     compare(dtype, (1, 2, 1, 64, 128, 16, 16))

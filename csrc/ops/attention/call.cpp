@@ -302,8 +302,14 @@ void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPl
   const bool skips = problem.block_mask && !(whole_blocks && pass == AttentionPass::forward);
   spec.unmasked = !problem.masked && !skips && (dkdv || whole);
   spec.whole_tiles = whole;
-  spec.from_global =
-      plan.from_global != 0 && passing >= plan.from_global && aligned && !padded && !ragged && own % plan.block == 0;
+  // Tiles and blocks at any row: neither dropout's cells nor a mask's blocks are cut there.
+  const bool anywhere =
+      known_forward && aligned && !padded && !ragged && !problem.block_mask && call.dropout_steps == 0 && !call.alibi;
+  spec.moves_last_tile = anywhere && !whole && passing >= plan.tile;
+  const bool loads_matrices = plan.from_global != 0 && passing >= plan.from_global && aligned && !padded && !ragged;
+  const bool moves_last_block = anywhere && loads_matrices && own % plan.block != 0 && own >= plan.block;
+  spec.moves_last_block = moves_last_block;
+  spec.from_global = loads_matrices && (own % plan.block == 0 || moves_last_block);
   // sums_delta() in attention.glsl
   spec.sums_delta = pass == AttentionPass::dq && (ragged || problem.masked || problem.k_len <= 64 + plan.block);
   spec.only_delta = mode.only_delta;
