@@ -84,8 +84,7 @@ std::vector<std::string> pointwise_plans(const DeviceProfile& profile, DType ari
   std::string first;
   for (int k = 1; k < N; ++k) {
     ops::PointwiseOperand& o = problem.operands[k];
-    const auto across =
-        o.by_value ? std::nullopt : ops::across_plan<N>(profile, whole, k, o.address, dtype_size(o.dtype));
+    const auto across = o.by_value ? std::nullopt : ops::across_plan(profile, whole, k, o.address, dtype_size(o.dtype));
     if (!across) continue;
     first += "transpose " + std::to_string(k) + " " + ops::grid_text(across->transpose.grid) + ", ";
     ops::lie_in_order(whole, k);

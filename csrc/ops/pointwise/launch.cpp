@@ -293,7 +293,7 @@ at::Tensor transpose_into_order(Call<N>& call, const DeviceProfile& profile, Str
                                 c10::Device device) {
   PointwiseOperand& o = call.problem.operands[k];
   const size_t size = dtype_size(o.dtype);
-  const auto plan = across_plan<N>(profile, shape, k, o.address, size);
+  const auto plan = across_plan(profile, shape, k, o.address, size);
   if (!plan) return {};
   const at::Tensor copy =
       at::empty({shape.numel() * static_cast<int64_t>(size)}, at::TensorOptions(device).dtype(at::kByte));
