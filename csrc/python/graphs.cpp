@@ -167,7 +167,8 @@ void bind_graphs(py::module_& m) {
       .def("replay", &runtime::Graph::replay, py::call_guard<py::gil_scoped_release>())
       .def("reset", &runtime::Graph::reset, py::call_guard<py::gil_scoped_release>())
       .def("pool", &runtime::Graph::pool)
-      .def_property_readonly("commands", &runtime::Graph::commands);
+      .def("debug_dump", &runtime::Graph::debug_dump)
+      .def_property_readonly("commands", [](const runtime::Graph& g) { return g.counts().commands; });
 
   py::enum_<CapturedCall::Fit>(m, "Fit")
       .value("none", CapturedCall::Fit::none)

@@ -205,7 +205,7 @@ std::vector<size_t> CapturedCall::moved(const CallInputs& inputs) const {
 bool CapturedCall::draws() const { return memory_->graph.random_steps() != 0; }
 bool CapturedCall::is_free() const { return copies_ || outputs_alive() == 0; }
 int64_t CapturedCall::outputs_alive() const { return memory_->holders.load(std::memory_order_acquire) - 1; }
-size_t CapturedCall::commands() const { return memory_->graph.commands(); }
+size_t CapturedCall::commands() const { return memory_->graph.counts().commands; }
 uint64_t CapturedCall::pool_bytes() const { return bytes_of_pool(device_, memory_->graph.pool()); }
 
 void CapturedCall::order_after_other_streams(stream::CommandStream& stream) {

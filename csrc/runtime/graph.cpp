@@ -113,7 +113,17 @@ bool Graph::writes(uint64_t address, uint64_t bytes) const {
   return graph_ != nullptr && stream::writes(*graph_, address, address + bytes);
 }
 
-size_t Graph::commands() const { return graph_ == nullptr ? 0 : stream::commands_of(*graph_); }
+stream::GraphCounts Graph::counts() const {
+  return graph_ == nullptr ? stream::GraphCounts{} : stream::counts_of(*graph_);
+}
+
+void Graph::debug_dump(const std::string& path) const {
+  std::ofstream out(path);
+  TORCH_CHECK(out.good(), "Graph: cannot write ", path);
+  const stream::GraphCounts n = counts();
+  out << "aule graph of " << n.commands << " commands, " << n.transfers << " of them copies and fills, " << n.barriers
+      << " barriers, " << n.submissions << " submissions, random counter steps per replay " << random_steps() << "\n";
+}
 
 #if __has_include(<ATen/core/GraphImplInterface.h>)
 namespace {
@@ -130,12 +140,7 @@ class AcceleratorGraph final : public at::GraphImplInterface {
   void reset() override { graph_.reset(); }
   c10::MempoolId_t pool() const override { return graph_.pool(); }
   void enable_debug_mode() override {}
-  void debug_dump(const std::string& path) override {
-    std::ofstream out(path);
-    TORCH_CHECK(out.good(), "Graph: cannot write ", path);
-    out << "aule graph of " << graph_.commands() << " commands, random counter steps per replay "
-        << graph_.random_steps() << "\n";
-  }
+  void debug_dump(const std::string& path) override { graph_.debug_dump(path); }
 
  private:
   Graph graph_;

@@ -9,8 +9,10 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <memory>
+#include <string>
 
 #include "runtime/generator_impl.h"
+#include "stream/captured_graph.h"
 
 namespace aule::stream {
 class CapturedGraph;
@@ -42,7 +44,8 @@ class Graph {
   c10::MempoolId_t pool() const { return pool_; }
   uint64_t random_steps() const { return capture_state_.offset; }  // of the generator's counter, for each replay
   bool writes(uint64_t address, uint64_t bytes) const;             // whether a command of the graph writes there
-  size_t commands() const;                                         // dispatches, copies and fills
+  stream::GraphCounts counts() const;
+  void debug_dump(const std::string& path) const;  // the counts, as a line of text
   at::Tensor& zeros() { return zeros_; }
 
  private:

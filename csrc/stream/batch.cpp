@@ -155,7 +155,7 @@ void recycle_batch(DeviceImpl& d, Batch& b) {
   b.held.clear();
   b.bound = VK_NULL_HANDLE;
   b.pushed_bytes = 0;
-  b.commands = 0;
+  b.commands = b.transfers = b.barriers = 0;
   b.predicted_ns = 0;
   b.writes_host = false;
 }

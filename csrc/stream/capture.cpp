@@ -25,6 +25,7 @@ LiveGraphs& graphs_of(int device) {
 
 void CommandStream::capture_begin() {
   StreamImpl& s = *impl_;
+  reclaim_finished(s.d->index);
   std::lock_guard lock(s.mutex);
   s.d->check_alive();
   if (s.capture) throw vulkan::Error("a graph is already being captured on this stream");
@@ -72,7 +73,7 @@ void CommandStream::replay(CapturedGraph& graph) {
     s.flush();
     for (Batch* b : graph.batches) s.submit(*b);
     if (traced) {
-      const size_t commands = commands_of(graph);
+      const size_t commands = counts_of(graph).commands;
       Batch& after = s.target();
       if (after.trace) {
         after.trace->replay =
@@ -88,10 +89,14 @@ void CommandStream::replay(CapturedGraph& graph) {
   if (submitted > kMaxReplaysAhead) s.let_device_catch_up(submitted - kMaxReplaysAhead);
 }
 
-size_t commands_of(const CapturedGraph& graph) {
-  size_t commands = 0;
-  for (const Batch* b : graph.batches) commands += b->commands;
-  return commands;
+GraphCounts counts_of(const CapturedGraph& graph) {
+  GraphCounts counts{.submissions = graph.batches.size()};
+  for (const Batch* b : graph.batches) {
+    counts.commands += b->commands;
+    counts.transfers += b->transfers;
+    counts.barriers += b->barriers;
+  }
+  return counts;
 }
 
 bool writes(const CapturedGraph& graph, uint64_t begin, uint64_t end) { return graph.written.overlaps(begin, end); }

@@ -8,7 +8,12 @@ namespace aule::stream {
 class CapturedGraph;
 class CommandStream;
 
-size_t commands_of(const CapturedGraph& graph);                         // dispatches, copies and fills
+// What a replay submits.
+struct GraphCounts {
+  size_t commands = 0;                                  // dispatches, copies and fills
+  size_t transfers = 0, barriers = 0, submissions = 0;  // transfers: copies and fills
+};
+GraphCounts counts_of(const CapturedGraph& graph);
 bool writes(const CapturedGraph& graph, uint64_t begin, uint64_t end);  // whether a command writes into the range
 // Whether a graph of the device that can still be replayed holds addresses of the range. Yes while one is captured.
 bool in_a_graph(int device, uint64_t begin, uint64_t end);

@@ -16,7 +16,11 @@ void StreamImpl::refuse_capture(const char* what) const {
 
 void StreamImpl::access(Stage stage, const Access* accesses, size_t count) {
   BarrierNeed need = hazards.step(stage, accesses, count);
-  if (need.needed) record_barrier(*d, target().cmd, need.before, need.after);
+  if (need.needed) {
+    Batch& b = target();
+    record_barrier(*d, b.cmd, need.before, need.after);
+    ++b.barriers;
+  }
   if (!capture) return;
   for (size_t i = 0; i < count; ++i) {
     capture->used.add(accesses[i].begin, accesses[i].end);
@@ -107,9 +111,10 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
   uint64_t bytes = 0;
   for (size_t i = 0; i < access_count; ++i) bytes += accesses[i].end - accesses[i].begin;
   const uint64_t groups = grid.groups();
-  float predicted = cost.predict(pipeline.id, groups, bytes);
+  bool known;
+  const float predicted = cost->predict(pipeline.id, groups, bytes, known);
   split_before(predicted);
-  time_if_needed(!cost.knows(pipeline.id, groups), predicted);
+  time_if_needed(!known, predicted);
   access(kCompute, accesses, access_count);
   if (predicted <= budget_ns) {
     record({&pipeline, params, params_bytes, Grid{0, 0, 0}, grid, bytes, predicted, work});

@@ -1,4 +1,4 @@
-// Running estimates of GPU time, so that one submission stays under the time budget. Pure.
+// Running estimates of a device's time, so that one submission stays under the time budget. Pure.
 //
 // Samples are kept per pipeline and size class (the logarithm of the workgroup count). Within a class time is
 // proportional to the count. A class without samples is extrapolated from the next smaller one.

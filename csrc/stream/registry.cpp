@@ -30,6 +30,11 @@ DeviceStreams& streams_of(int device) {
 
 }  // namespace
 
+DeviceCost& DeviceCost::of(const DeviceImpl& d) {
+  static const PerDevice<DeviceCost> all;
+  return all[d.index];
+}
+
 CommandStream& CommandStream::get(int device, int64_t id) {
   DeviceStreams& all = streams_of(device);
   if (id < 0 || id > kLastStream) throw vulkan::Error("there is no aule stream " + std::to_string(id));
@@ -46,6 +51,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
   const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
   impl->queue =
       impl->d->queues[vulkan::queue_of_stream(static_cast<uint32_t>(impl->d->queues.size()), high, turn)].get();
+  impl->cost = &DeviceCost::of(*impl->d);
   impl->budget_ns = std::max(1e-3, environment().time_budget_ms) * 1e6;
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
@@ -121,6 +127,16 @@ void synchronize_device(int device) {
   }
   raise_recorded_error(device);  // after the waits for all streams
   vulkan::Device::get(device).impl().check_alive();
+}
+
+void reclaim_finished(int device) {
+  for (auto& slot : streams_of(device).streams) {
+    CommandStream* stream = slot.load(std::memory_order_acquire);
+    if (stream == nullptr) continue;
+    StreamImpl& s = StreamImpl::of(*stream);
+    std::lock_guard lock(s.mutex);
+    s.reclaim();
+  }
 }
 
 void wait_for_submitted(int device) {

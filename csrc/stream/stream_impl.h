@@ -77,6 +77,7 @@ struct Batch {
   char pushed[256] = {};      // push constants as the last dispatch left them
   uint32_t pushed_bytes = 0;  // how many bytes of `pushed` are set
   uint32_t commands = 0;
+  uint32_t transfers = 0, barriers = 0;  // copies and fills, which are commands too
   float predicted_ns = 0;
   std::vector<CostModel::Work> work;
   std::vector<const vulkan::Pipeline*> pipelines;             // parallel to work, for the names
@@ -110,6 +111,26 @@ struct Recorded {
   Work work;
 };
 
+// The cost model of a device, which all its streams share: a graph is captured on a stream of its own, after its
+// kernels have run on another one.
+class DeviceCost {
+ public:
+  static DeviceCost& of(const DeviceImpl& d);
+  float predict(uint32_t pipeline, uint64_t groups, uint64_t bytes, bool& known) const {
+    std::lock_guard lock(mutex_);
+    known = model_.knows(pipeline, groups);
+    return model_.predict(pipeline, groups, bytes);
+  }
+  void learn(const std::vector<CostModel::Work>& work, double total_ns) {
+    std::lock_guard lock(mutex_);
+    model_.learn(work, total_ns);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  CostModel model_;
+};
+
 constexpr size_t kMaxInFlight = 64;  // batches of a stream, unless the user sets another limit
 
 struct StreamImpl {
@@ -131,7 +152,7 @@ struct StreamImpl {
   std::vector<Batch*> spare;
   size_t max_in_flight = kMaxInFlight;
   Hazards hazards;
-  CostModel cost;
+  DeviceCost* cost = nullptr;
   double budget_ns = 0;
   uint32_t submit_after = 0;  // commands; grows while work keeps coming
   uint32_t begun = 0;         // batches
@@ -188,6 +209,7 @@ struct StreamImpl {
 };
 
 void wait_for_submitted(int device);  // by all streams; like wait_until
+void reclaim_finished(int device);    // of all streams, so that the cost model knows it; the caller holds no lock
 
 class CapturedGraph {
  public:

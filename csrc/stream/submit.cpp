@@ -188,7 +188,7 @@ void StreamImpl::reclaim() {
     in_flight.pop_front();
     uint64_t ticks[2] = {};
     if (!b->work.empty() && read_timing(*d, *b, ticks))
-      cost.learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->profile.timestamp_period_ns);
+      cost->learn(b->work, static_cast<double>(ticks[1] - ticks[0]) * d->profile.timestamp_period_ns);
     if (b->trace) collect_trace(*this, *b);
     recycle_batch(*d, *b);
     spare.push_back(b);

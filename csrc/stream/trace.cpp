@@ -121,13 +121,7 @@ void for_each_device(F f) {
 
 void synchronize(int device) {
   synchronize_device(device);
-  for (int64_t id = 0; id <= CommandStream::last_id(); ++id) {
-    CommandStream* stream = CommandStream::existing(device, id);
-    if (stream == nullptr) continue;
-    StreamImpl& s = StreamImpl::of(*stream);
-    std::lock_guard lock(s.mutex);
-    s.reclaim();
-  }
+  reclaim_finished(device);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ void StreamImpl::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
   }
   if (to.segment->kind != MemoryKind::device) b.writes_host = true;
   ++b.commands;
+  ++b.transfers;
 }
 
 void CommandStream::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
@@ -80,6 +81,7 @@ void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
   if (b.trace) trace_command(*s.d, b, s.traced(Traced::fill, "fill", bytes));
   if (to.segment->kind != MemoryKind::device) b.writes_host = true;
   ++b.commands;
+  ++b.transfers;
   s.submit_if_due();
   const uint64_t behind = s.behind();
   lock.unlock();

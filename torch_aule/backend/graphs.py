@@ -79,6 +79,13 @@ class _Graph:
         """Give back what was recorded and its memory."""
         self._graph.reset()
 
+    def enable_debug_mode(self) -> None:
+        """Nothing: a graph always knows what it has."""
+
+    def debug_dump(self, path: str) -> None:
+        """Write how many commands, barriers and submissions it has."""
+        self._graph.debug_dump(path)
+
     def pool(self) -> tuple[int, int]:
         """The graph's memory pool, to be shared with another graph."""
         return self._graph.pool()
