@@ -1,4 +1,4 @@
-// torch.ops.aule.reshape_and_cache, kv_cache_append and accept_tokens; their fake kernels are in
+// torch.ops.aule.reshape_and_cache, kv_cache_append, accept_tokens and accept_likeliest; their fake kernels are in
 // torch_aule/ops/attention.py.
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
@@ -21,13 +21,18 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
       "accept_tokens(Tensor drawn, Tensor? guesses, Tensor active, Tensor(a!) accepted, Tensor(b!) tokens, Tensor(c!) "
       "lengths) -> ()");
+  m.def(
+      "accept_likeliest(Tensor logits, Tensor? guesses, Tensor active, Tensor(a!) accepted, Tensor(b!) tokens, "
+      "Tensor(c!) lengths) -> ()");
 }
 TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("accept_likeliest", GUARDED(ops::accept_likeliest));
   m.impl("accept_tokens", GUARDED(ops::accept_tokens));
   m.impl("reshape_and_cache", GUARDED(ops::reshape_and_cache));
   m.impl("kv_cache_append", GUARDED(ops::kv_cache_append));
 }
 TORCH_LIBRARY_IMPL(aule, Autograd, m) {
+  m.impl("accept_likeliest", torch::autograd::autogradNotImplementedFallback());
   m.impl("accept_tokens", torch::autograd::autogradNotImplementedFallback());
   m.impl("reshape_and_cache", torch::autograd::autogradNotImplementedFallback());
   m.impl("kv_cache_append", torch::autograd::autogradNotImplementedFallback());

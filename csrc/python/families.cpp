@@ -14,6 +14,7 @@
 #include "ops/conv/plan.h"
 #include "ops/conv/pool_plan.h"
 #include "ops/copy/plan.h"
+#include "ops/decoding/accept_tokens.h"
 #include "ops/fft/plan.h"
 #include "ops/indexing/plan.h"
 #include "ops/linalg/jacobi.h"
@@ -190,6 +191,9 @@ void bind_families(py::module_& m) {
   });
   m.def("foreach_most_elems", [](const DeviceProfile& profile) { return ops::foreach_most_elems(profile); });
   m.def("adam_uses_vec16b", [](const DeviceProfile& profile) { return ops::adam_uses_vec16b(profile); });
+  m.def("likeliest_plan", [](const DeviceProfile& profile, uint64_t rows, uint64_t n) {
+    return ops::text_of(ops::likeliest_plan(profile, rows, n));
+  });
   m.def("norm_list_plan", [](const DeviceProfile& profile) { return ops::text_of(ops::norm_list_plan(profile)); });
   m.def("qr_panel_plan", [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t columns) {
     return ops::text_of(ops::qr_panel_plan(profile, dtype_named(dtype), rows, columns));

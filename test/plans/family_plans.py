@@ -36,6 +36,7 @@ A line is one of these; `N` are numbers:
                                           whether implicit_gemm.comp takes it
     quantized 1x4096x448 pairs 0          rows of x, of the weight, and spans of the latter; pairs of a row and an
                                           expert
+    likeliest 3x1000                      rows of logits, whose largest are drawn
     sequences 3 fill 100x4x64             ends of a batch of packed sequences, and rows, heads and head size of a
                                           result whose last rows are filled
     recurrent f32 gates 4 hidden 96 batch 64 directions 2
@@ -166,6 +167,8 @@ def plan(device: str, line: str) -> str:
     if kind == "sequences":
         tails = [[int(n) for n in word.split("x")] for word in rest[2:]]
         return c.sequences_plan(profile, numbers[0], tails)
+    if kind == "likeliest":
+        return c.likeliest_plan(profile, *(int(n) for n in rest[0].split("x")))
     if kind == "recurrent":
         return c.recurrent_plan(profile, rest[0], *(int(n) for n in rest[2::2]))
     if kind == "direct":

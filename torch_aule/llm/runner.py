@@ -298,9 +298,13 @@ class Runner:
             ids = torch.cat((ids, guesses), 1)
         each = ids.size(1)
         logits = self.engine.forward(ids, Rows(lengths, slots.table[:batch], each), batch)
-        drawn = slots.draw(logits.flatten(0, 1), 0, batch, each, mode).view(batch, each)
         accepted, tokens = self._drawn[:batch], slots.tokens[:batch]
-        torch.ops.aule.accept_tokens(drawn, guesses, active, accepted, tokens, lengths)
+        if mode == "greedy":
+            torch.ops.aule.accept_likeliest(logits, guesses, active, accepted, tokens, lengths)
+            drawn = accepted[:, 1 : 1 + each]
+        else:
+            drawn = slots.draw(logits.flatten(0, 1), 0, batch, each, mode).view(batch, each)
+            torch.ops.aule.accept_tokens(drawn, guesses, active, accepted, tokens, lengths)
         if mode == "penalties":
             assert slots.counts is not None
             slots.counts[:batch].scatter_add_(1, tokens[:, None], active[:, None])

@@ -110,6 +110,11 @@ def _accept_fake(drawn, guesses, active, accepted, tokens, lengths):
     return None
 
 
+@torch.library.register_fake("aule::accept_likeliest")
+def _accept_likeliest_fake(logits, guesses, active, accepted, tokens, lengths):
+    return None
+
+
 @torch.library.register_fake("aule::reshape_and_cache")
 def _cache_write_fake(key, value, key_cache, value_cache, slot_mapping):
     return None

@@ -1,38 +1,15 @@
 // Forward of few queries over many keys: flash_attn_splitkv, whose last workgroup combines the splits, or
 // flash_attn_splitkv_shared over splits of the keys, then flash_attn_splitkv_combine.
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-
-#include <mutex>
-#include <unordered_map>
 
 #include "kernels_attention.gen.h"
 #include "ops/attention/call.h"
-#include "runtime/streams.h"
+#include "ops/tensor/arrivals.h"
 
 namespace aule::ops {
 namespace {
 
 int vec8s(int64_t columns) { return static_cast<int>(ceil_div(columns, 8)); }
-
-// `count` zeros, zero again after the kernel: one tensor for all calls on a stream, since they run one after the other
-// there. A captured graph may run on any stream, so the calls in one share another, which each replay fills first.
-at::Tensor arrival_counters(const at::Tensor& query, int64_t count) {
-  constexpr int64_t kKept = 4096;
-  const auto ints = query.options().dtype(at::kInt);
-  if (count > kKept) return at::zeros({count}, ints);
-  if (at::Tensor* captured = runtime::zeros_of_capture(query.device().index())) {
-    if (!captured->defined()) *captured = at::zeros({kKept}, ints);
-    return *captured;
-  }
-  static std::mutex mutex;
-  static auto& of_streams = *new std::unordered_map<const CommandStream*, at::Tensor>;  // devices are gone at exit
-  const runtime::Uninterrupted whole;                                                   // with the lock
-  std::lock_guard lock(mutex);
-  at::Tensor& counters = of_streams[&current(query)];
-  if (!counters.defined()) counters = at::zeros({kKept}, ints);
-  return counters;
-}
 
 }  // namespace
 

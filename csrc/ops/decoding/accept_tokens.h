@@ -3,6 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <string>
+
+#include "core/access.h"
+#include "core/device_profile.h"
 
 namespace aule::ops {
 
@@ -12,5 +16,19 @@ namespace aule::ops {
 // one kept (the first drawn if none is), lengths [batch] int32 or int64 grows by the number.
 void accept_tokens(const at::Tensor& drawn, const std::optional<at::Tensor>& guesses, const at::Tensor& active,
                    const at::Tensor& accepted, const at::Tensor& tokens, const at::Tensor& lengths);
+
+// accept_likeliest.comp: workgroups of a row of logits.
+struct LikeliestPlan {
+  uint32_t local = 256, chunk = 2048, splits = 1;
+  Grid grid{};
+};
+// Rows of n logits, n at least 1.
+LikeliestPlan likeliest_plan(const DeviceProfile& profile, uint64_t rows, uint64_t n);
+std::string text_of(const LikeliestPlan& plan);
+
+// The same where the likeliest tokens are drawn: logits [batch, each, tokens] of a floating point dtype. NaN is the
+// largest, of equal ones the first is drawn.
+void accept_likeliest(const at::Tensor& logits, const std::optional<at::Tensor>& guesses, const at::Tensor& active,
+                      const at::Tensor& accepted, const at::Tensor& tokens, const at::Tensor& lengths);
 
 }  // namespace aule::ops
