@@ -65,7 +65,6 @@ void Graph::capture_end() {
   TORCH_CHECK(capturing_, "Graph: capture_end without capture_begin");
   capturing_ = false;
   captured_now[device_] = nullptr;
-  zeros_.reset();
   generator().capture_ = nullptr;
   end_private_pool(device_, stream_->id());
   graph_ = stream_->capture_end();
@@ -100,6 +99,7 @@ void Graph::drop_commands() noexcept {
 void Graph::reset() {
   if (capturing_) capture_end();
   graph_.reset();
+  zeros_.reset();
   if (pool_ != c10::MempoolId_t{0, 0}) release_private_pool(device_, pool_);
   pool_ = {0, 0};
   capture_state_.offset = 0;

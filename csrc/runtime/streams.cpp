@@ -92,6 +92,8 @@ void submit_recorded(c10::DeviceIndex device) noexcept {
   if (stream != nullptr) stream->submit_recorded();
 }
 
+void finish_current_stream(c10::DeviceIndex device) { current_stream(device).synchronize(); }
+
 c10::Stream private_stream(c10::DeviceIndex device) {
   device = resolve(device);
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),

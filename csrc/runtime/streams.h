@@ -34,9 +34,11 @@ void submit_recorded(c10::DeviceIndex device) noexcept;
 c10::Stream private_stream(c10::DeviceIndex device);  // for work that must not join a capture
 stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
-bool is_capturing(c10::DeviceIndex device = -1);  // the current stream, a graph
-// A tensor of the graph under capture on the current stream, which keeps it until the capture ends; undefined at first.
-// It is for zeros that kernels leave as zeros, so that one fill of a replay serves all of them. Null without a capture.
+void finish_current_stream(c10::DeviceIndex device);  // waits for it
+bool is_capturing(c10::DeviceIndex device = -1);      // the current stream, a graph
+// A tensor of the graph under capture on the current stream, which keeps it as long as its commands; undefined at
+// first. It is for zeros that kernels leave as zeros, so that one fill serves all of them. Its memory must not be of
+// the graph's pool, which other graphs may use. Null without a capture.
 at::Tensor* zeros_of_capture(c10::DeviceIndex device);
 
 // Priorities as torch numbers them: 0, and -1 (high) where the device has queues of both kinds.

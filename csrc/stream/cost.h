@@ -47,12 +47,17 @@ class CostModel {
     for (const Work& w : work) sum += w.predicted_ns;
     if (sum <= 0 || total_ns <= 0) return;
     float scale = static_cast<float>(total_ns / sum);
+    ++calls_;
     for (const Work& w : work) {
       if (w.pipeline >= table_.size()) table_.resize(w.pipeline + 64);
       Sample& s = table_[w.pipeline].sample[size_class(w.groups)];
       float seen = w.predicted_ns * scale;
-      // Estimates rise quickly and fall slowly: one that is too low makes a submission too long.
-      float blend = s.ns <= 0 || seen > s.ns ? 1.f : 0.25f;
+      // Estimates rise quickly and fall slowly: one that is too low makes a submission too long. But a kernel's first
+      // run may have its compilation in it, or its way to the device, and the second replaces it.
+      const bool is_new = s.call != calls_;
+      if (is_new) s.seen = std::min(s.seen + 1, 3);
+      s.call = calls_;
+      const float blend = (is_new && s.seen <= 2) || seen > s.ns ? 1.f : 0.25f;
       s.ns += (seen - s.ns) * blend;
       s.groups = w.groups;
       s.bytes = w.bytes;
@@ -64,6 +69,8 @@ class CostModel {
   static float unknown(uint64_t groups) { return 20e3f + 30e3f * static_cast<float>(groups); }
   struct Sample {
     float ns = 0;
+    int seen = 0;       // how often, up to 3
+    uint64_t call = 0;  // the last one of `learn` that saw it
     uint64_t groups = 1, bytes = 1;
   };
   struct Entry {
@@ -75,6 +82,7 @@ class CostModel {
                               static_cast<double>(std::max<uint64_t>(then, 1)));
   }
   std::vector<Entry> table_;
+  uint64_t calls_ = 0;  // of `learn`
 };
 
 }  // namespace aule::stream

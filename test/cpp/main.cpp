@@ -121,8 +121,10 @@ void costs() {
   CHECK(m.predict(3, 120, 1000) > 5.9e6f && m.predict(3, 120, 1000) < 6.1e6f);
   CHECK(m.predict(3, 100, 4000) > 19e6f);                    // more to read at the same grid: a longer inner loop
   CHECK(m.predict(3, 100000, 1000000) > 1000 * 5e6f * 0.99);  // nothing known at this size: at least in proportion
-  m.learn({{3, 100, 1000, 5e6f}}, 1e6);
-  CHECK(m.predict(3, 100, 1000) > 3e6f);  // falls slowly
+  m.learn({{3, 100, 1000, 5e6f}, {3, 100, 1000, 5e6f}}, 8e6);
+  CHECK(m.predict(3, 100, 1000) == 4e6f);  // the first run is replaced by the second
+  m.learn({{3, 100, 1000, 4e6f}}, 1e6);
+  CHECK(m.predict(3, 100, 1000) > 3e6f);  // falls slowly then
   m.learn({{3, 100, 1000, 4e6f}, {5, 10, 10, 4e6f}}, 16e6);  // shared in proportion
   CHECK(m.predict(3, 100, 1000) == 8e6f && m.predict(5, 10, 10) == 8e6f);
 }
