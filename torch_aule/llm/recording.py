@@ -35,11 +35,20 @@ class Recorder:
         That a step reads and writes.
     enabled : bool
         Whether steps are recorded.
+    drawn : torch.Tensor
+        What a step leaves for the host.
+
+    Notes
+    -----
+    The copy to the host belongs to the step, for one submission costs a GPU less than two. The host reads a step's copy
+    while the next step runs, so there are two copies, and two recordings that take turns.
     """
 
-    def __init__(self, run: Callable[[int, str], None], slots: Slots, enabled: bool):
-        self._run, self._slots, self._enabled = run, slots, enabled
-        self._graphs: dict[tuple[int, str], object] = {}
+    def __init__(self, run: Callable[[int, str], None], slots: Slots, enabled: bool, drawn: torch.Tensor):
+        self._run, self._slots, self._enabled, self._drawn = run, slots, enabled, drawn
+        self._graphs: dict[tuple[int, str], list[Any]] = {}  # they end before what they write to
+        self._hosts = [torch.empty(drawn.shape, dtype=drawn.dtype, pin_memory=True) for _ in range(2)]
+        self._turn = 0  # whose host copy is that of the last step
         self._pool = torch.aule.graph_pool_handle() if enabled else None
         most = len(slots.requests)
         self.buckets = [*(bucket for bucket in BUCKETS if bucket < most), most]
@@ -71,21 +80,26 @@ class Recorder:
         """
         if not self._enabled or (batch, mode) in self._graphs:
             return
-        graph = torch.aule.Graph()
+        graphs = [torch.aule.Graph() for _ in self._hosts]
         with self._slots.nobody():
-            self._run(batch, mode)  # kernels are made, and caches of constants filled
+            self._whole(batch, mode, 1 - self._turn)  # kernels are made, and caches of constants filled
             try:
-                with torch.aule.graph(graph, pool=self._pool):
-                    self._run(batch, mode)
+                for turn, graph in enumerate(graphs):
+                    with torch.aule.graph(graph, pool=self._pool):
+                        self._whole(batch, mode, turn)
             except RuntimeError as error:
                 self._enabled = False
                 warnings.warn(
                     f"torch_aule.llm: this model's steps cannot be recorded, and run slower ({error})", stacklevel=2
                 )
                 return
-        self._graphs[batch, mode] = graph
+        self._graphs[batch, mode] = graphs
 
-    def step(self, batch: int, mode: str) -> None:
+    def _whole(self, batch: int, mode: str, turn: int) -> None:
+        self._run(batch, mode)
+        self._hosts[turn].copy_(self._drawn, non_blocking=True)
+
+    def step(self, batch: int, mode: str) -> torch.Tensor:
         """Run a step, recorded or not.
 
         Parameters
@@ -94,13 +108,20 @@ class Recorder:
             Size of the batch.
         mode : str
             How tokens are drawn.
+
+        Returns
+        -------
+        torch.Tensor
+            On the host, what was drawn, once the device is done. The step after the next writes it again.
         """
         self.record(batch, mode)
-        graph = self._graphs.get((batch, mode)) if self._enabled else None
-        if graph is None:
-            self._run(batch, mode)
+        self._turn = 1 - self._turn
+        graphs = self._graphs.get((batch, mode)) if self._enabled else None
+        if graphs is None:
+            self._whole(batch, mode, self._turn)
         else:
-            graph.replay()
+            graphs[self._turn].replay()
+        return self._hosts[self._turn]
 
 
 class PromptRecorder:

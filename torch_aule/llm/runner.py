@@ -130,8 +130,7 @@ class Runner:
         self.slots.others += [self.engine.rows, self.strategy.rows, lambda: [self._drawn]]
         self._waiting: deque[Request] = deque()
         self._pending: deque[_Pending] = deque()
-        self._hosts: list[torch.Tensor] = []  # pinned, to be used again
-        self._recorder = Recorder(self._run, self.slots, graphs)
+        self._recorder = Recorder(self._run, self.slots, graphs, self._drawn)
 
     def _complete(self, engine: Engine) -> None:
         engine.probe()
@@ -284,7 +283,8 @@ class Runner:
         self.strategy.begin(slot, prompt, request.shared)
         self._drawn[slot, 0].fill_(1)
         self._drawn[slot, 1:2].copy_(token)
-        self._send([None] * slot + [request])
+        host = torch.empty(self._drawn.shape, dtype=torch.int64, pin_memory=True)
+        self._expect(host.copy_(self._drawn, non_blocking=True), [None] * slot + [request])
 
     # Steps
 
@@ -325,9 +325,7 @@ class Runner:
             for mode in modes:
                 self._recorder.record(batch, mode)
 
-    def _send(self, requests: list[Request | None]) -> None:
-        host = self._hosts.pop() if self._hosts else torch.empty(self._drawn.shape, dtype=torch.int64, pin_memory=True)
-        host.copy_(self._drawn, non_blocking=True)
+    def _expect(self, host: torch.Tensor, requests: list[Request | None]) -> None:
         event = torch.Event(self.device)
         event.record()
         self._pending.append(_Pending(host, event, requests))
@@ -351,7 +349,6 @@ class Runner:
                 if request.finished:
                     break
             found.append((request, new))
-        self._hosts.append(pending.host)
         return found
 
     def step(self) -> list[tuple[Request, list[int]]]:
@@ -366,10 +363,9 @@ class Runner:
         running = self.running
         if running:
             requests = self.slots.requests[:running]
-            self._recorder.step(self._recorder.bucket(running), mode_of(requests))
-            self._send(requests)
+            self._expect(self._recorder.step(self._recorder.bucket(running), mode_of(requests)), requests)
         found = []
-        while len(self._pending) > (1 if running else 0):
+        while len(self._pending) > (1 if running else 0):  # at most one step: the next one writes over that before it
             found += self._collect(self._pending.popleft())
         if not self.running:  # nobody wants what is still under way
             while self._pending:
