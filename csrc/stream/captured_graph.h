@@ -8,7 +8,7 @@ namespace aule::stream {
 class CapturedGraph;
 class CommandStream;
 
-// What a replay submits.
+// Numbers of a replay.
 struct GraphCounts {
   size_t commands = 0;                                  // dispatches, copies and fills
   size_t transfers = 0, barriers = 0, submissions = 0;  // transfers: copies and fills

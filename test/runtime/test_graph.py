@@ -108,16 +108,15 @@ def test_kernels_that_have_run_are_not_guessed(device, tmp_path):
     if "timestamps" in os.environ.get("TORCH_AULE_DISABLE", ""):
         pytest.skip("without timestamps every kernel is guessed")
     x = torch.zeros(3 << 20, device=device)  # enough workgroups for a guess beyond the time budget
-    for _ in range(3):
+    for _ in range(4):  # the first run may have a compilation in it
         x.add_(1)
+        torch.aule.synchronize()
     graph, file = torch.aule.Graph(), tmp_path / "graph.txt"
     with torch.aule.graph(graph):
-        for _ in range(2):
-            x.add_(1)
+        x.add_(1)
     graph.enable_debug_mode()
     graph.debug_dump(str(file))
-    assert file.read_text().startswith(
-        "aule graph of 2 commands, 0 of them copies and fills, 1 barriers, 1 submissions"
-    )
+    text = file.read_text()
+    assert text.startswith("aule graph of 1 commands, 0 of them copies and fills, 0 barriers, 1 submissions"), text
     graph.replay()
     assert x.unique().tolist() == [5.0]

@@ -22,8 +22,8 @@ void check_rows(const char* op, const char* name, const at::Tensor& t, int64_t b
               " of dtype Long", only_long ? "" : " or Int", ", but got ", t.scalar_type());
 }
 
-// What both operators take beside `drawn`, tokens [batch, each] or what they are drawn from. Returns the guesses,
-// dense, or `drawn` if there are none.
+// Checks the arguments of both operators; `drawn` is tokens [batch, each] or numbers that they are drawn from. Returns
+// the guesses, dense, or `drawn` if there are none.
 at::Tensor checked_guesses(const char* op, const at::Tensor& drawn, const std::optional<at::Tensor>& guesses,
                            const at::Tensor& active, const at::Tensor& accepted, const at::Tensor& tokens,
                            const at::Tensor& lengths) {
