@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from triton.backends.compiler import BaseBackend, GPUTarget, Language
 
+from torch_aule import _C
 from torch_aule.triton.ir import Unsupported
 from torch_aule.triton.kernel import write_kernel
+from torch_aule.triton.matrices import Matrix, matrix_of
 from torch_aule.triton.writer import Device
 
 __all__ = ["AuleBackend", "HEAD", "WARP", "device_facts"]
@@ -82,7 +84,15 @@ def device_facts(index: int) -> Device:
         shared_bytes=p["max_shared_bytes"],
         threads=p["max_workgroup_invocations"],
         float32_atomic_add=p["float32_atomic_add"],
+        matrices=_matrices(index) if lanes and shuffles else (),
     )
+
+
+@functools.cache
+def _matrices(index: int) -> tuple[Matrix, ...]:
+    """The first call asks the device."""
+    found = (matrix_of(name, _C.matrix_layout(index, name == "bf16")) for name in ("f16", "bf16"))
+    return tuple(matrix for matrix in found if matrix is not None)
 
 
 class AuleBackend(BaseBackend):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch_aule.triton import elementwise
 from torch_aule.triton.ir import Block, Op, Value
 from torch_aule.triton.layout import Layout
 from torch_aule.triton.memory import FENCE, zero_of
-from torch_aule.triton.writer import Access, Writer
+from torch_aule.triton.writer import Access, Registers, Writer
 
 __all__ = ["EMITTERS", "body"]
 
@@ -14,10 +16,13 @@ __all__ = ["EMITTERS", "body"]
 def _assign(w: Writer, to: Access, source: Access, layout: Layout) -> None:
     if to("0") == source("0"):
         return
+    if isinstance(to, Registers) and isinstance(source, Registers) and to.of_matrix and source.of_matrix:
+        w.out(f"{to.name} = {source.name};")
+        return
     w.each(layout.count, lambda r: [f"{to(r)} = {source(r)};"])
 
 
-def _assign_all(w: Writer, pairs: list[tuple[Value, Access]], values: list[Value]) -> None:
+def _assign_all(w: Writer, pairs: Sequence[tuple[Value, Access]], values: list[Value]) -> None:
     """Assigns values to variables at once: all are computed before the first is changed."""
     kept = []
     for (variable, to), value in zip(pairs, values):
@@ -32,7 +37,7 @@ def _assign_all(w: Writer, pairs: list[tuple[Value, Access]], values: list[Value
         _assign(w, to, source, layout)
 
 
-def _carried(w: Writer, inner: list[Value], first: list[Value]) -> list[tuple[Value, Access]]:
+def _carried(w: Writer, inner: list[Value], first: list[Value]) -> Sequence[tuple[Value, Access]]:
     """Variables that a loop carries, with what they begin with."""
     pairs = []
     for value, start in zip(inner, first):

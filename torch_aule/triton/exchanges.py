@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from torch_aule.triton import elementwise
 from torch_aule.triton.ir import Block, Op, Type
@@ -62,7 +62,7 @@ def reduce(w: Writer, op: Op) -> None:
     combine = _combine(w, op.regions[0])
     natural = layout.without_axis(axis)
     kinds = [value.type.with_shape(natural.shape) for value in operands]
-    totals = [w.array(kind, natural, "t") for kind in kinds]
+    totals: Sequence[Access] = [w.array(kind, natural, "t") for kind in kinds]
     along = sum(1 for bit in layout.registers if bit[0] == axis)
 
     def serial(r: str) -> list[str]:
@@ -112,7 +112,9 @@ def _commutes(op: Op) -> bool:
     return len(ops) == 2 and ops[0].name in _COMMUTATIVE
 
 
-def _with_lane(combine: str, kinds: list[Type], totals: list[Access], bit: int, commutes: bool, r: str) -> list[str]:
+def _with_lane(
+    combine: str, kinds: list[Type], totals: Sequence[Access], bit: int, commutes: bool, r: str
+) -> list[str]:
     """Combines with another lane's total; that of the lane whose bit is 0 comes first, so that both get the same."""
     lines = ["{"]
     for i, (kind, total) in enumerate(zip(kinds, totals)):
@@ -136,8 +138,14 @@ def _shuffled(kind: Type, text: str, call: str) -> str:
 
 
 def _across_subgroups(
-    w: Writer, combine: str, kinds: list[Type], totals: list[Access], layout: Layout, natural: Layout, high: list[int]
-) -> list[Access]:
+    w: Writer,
+    combine: str,
+    kinds: list[Type],
+    totals: Sequence[Access],
+    layout: Layout,
+    natural: Layout,
+    high: list[int],
+) -> Sequence[Access]:
     """Each subgroup's totals by shared memory; every invocation combines those of its rows."""
     rows, parts = math.prod(natural.shape), 1 << len(high)
     which = w.name("part")

@@ -33,15 +33,24 @@ class Facts:
     constancy: tuple[int, ...]
     constant: int | None = None
 
+    def divisor(self, axis: int, run: int) -> int:
+        """What the first of each run of this length is a multiple of."""
+        own = self.divisibility[axis]
+        return own if self.contiguity[axis] <= run else min(own, run)
+
+    def shortened(self, runs: tuple[int, ...]) -> Facts:
+        """With runs that grow by one no longer than these."""
+        runs = tuple(map(min, runs, self.contiguity))
+        divisors = tuple(self.divisor(axis, run) for axis, run in enumerate(runs))
+        return Facts(runs, divisors, self.constancy, self.constant)
+
     def met(self, other: Facts) -> Facts:
         """What holds of both."""
-
-        def least(a, b):
-            return tuple(map(min, a, b))
-
+        a, b = self.shortened(other.contiguity), other.shortened(self.contiguity)
         return Facts(
-            least(self.contiguity, other.contiguity), least(self.divisibility, other.divisibility),
-            least(self.constancy, other.constancy), self.constant if self.constant == other.constant else None,
+            a.contiguity, tuple(map(min, a.divisibility, b.divisibility)),
+            tuple(map(min, self.constancy, other.constancy)),
+            self.constant if self.constant == other.constant else None,
         )  # fmt: skip
 
 
@@ -77,8 +86,8 @@ def _sum(op: Op, a: Facts, b: Facts, scale: int = 1) -> Facts:
         runs = min(a.contiguity[i], b.constancy[i])
         if not subtracts:
             runs = max(runs, min(a.constancy[i], b.contiguity[i]))
-        contiguity.append(max(1, runs))
-        divisibility.append(min(a.divisibility[i], b.divisibility[i] * scale))
+        contiguity.append(runs)
+        divisibility.append(min(a.divisor(i, runs), b.divisor(i, runs) * scale))
         constancy.append(min(a.constancy[i], b.constancy[i]))
     constant = None
     if a.constant is not None and b.constant is not None and scale == 1:
@@ -87,14 +96,15 @@ def _sum(op: Op, a: Facts, b: Facts, scale: int = 1) -> Facts:
 
 
 def _product(op: Op, a: Facts, b: Facts) -> Facts:
-    if a.constant == 1:
-        return b
-    if b.constant == 1:
-        return a
     if op.name == "arith.shli":
         if b.constant is None or not 0 <= b.constant < 64:
             return _nothing(op.result)
         b = Facts(b.contiguity, (min(1 << b.constant, _MOST),) * len(b.divisibility), b.constancy, 1 << b.constant)
+
+    if a.constant == 1:
+        return b
+    if b.constant == 1:
+        return a
 
     def alone(f: Facts, i: int) -> int:
         return f.divisibility[i] if f.contiguity[i] == 1 else 1
@@ -132,8 +142,8 @@ def _quotient(op: Op, a: Facts, b: Facts) -> Facts:
 
 def _remainder(op: Op, a: Facts, b: Facts) -> Facts:
     n = range(len(a.contiguity))
-    runs = tuple(min(a.contiguity[i], a.divisibility[i], b.divisibility[i], max(b.constancy[i], 1)) for i in n)
-    divisors = tuple(min(a.divisibility[i], b.divisibility[i]) for i in n)
+    runs = tuple(min(a.contiguity[i], a.divisibility[i], b.divisibility[i], b.constancy[i]) for i in n)
+    divisors = tuple(min(a.divisor(i, runs[i]), b.divisor(i, runs[i])) for i in n)
     return Facts(runs, divisors, tuple(min(a.constancy[i], b.constancy[i]) for i in n))
 
 
@@ -163,8 +173,8 @@ def _select(op: Op, condition: Facts, a: Facts, b: Facts) -> Facts:
     met = a.met(b)
     if len(condition.constancy) != len(met.constancy):  # a scalar condition
         return met
-    runs = tuple(min(c, k) for c, k in zip(condition.constancy, met.contiguity))
-    return Facts(runs, met.divisibility, tuple(map(min, condition.constancy, met.constancy)))
+    short = met.shortened(condition.constancy)
+    return Facts(short.contiguity, short.divisibility, tuple(map(min, condition.constancy, met.constancy)))
 
 
 def _expanded(op: Op, a: Facts) -> Facts:

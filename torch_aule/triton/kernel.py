@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from torch_aule.triton import control, elementwise
 from torch_aule.triton.facts import known, pointer_arguments
 from torch_aule.triton.ir import Function, Op, Value
+from torch_aule.triton.layout import Layout
+from torch_aule.triton.matrices import Matrix
 from torch_aule.triton.places import place
 from torch_aule.triton.products import product_layout
 from torch_aule.triton.reader import read
@@ -51,13 +53,6 @@ def _exchanged(function: Function, pointers: dict) -> frozenset[Value]:
     return frozenset(read & written)
 
 
-def _products(function: Function, threads: int, device: Device):
-    def layout(op: Op):
-        return product_layout(op, threads, device)
-
-    return layout
-
-
 def write_kernel(ttir: str, device: Device, threads: int) -> Kernel:
     """Write a kernel.
 
@@ -80,8 +75,17 @@ def write_kernel(ttir: str, device: Device, threads: int) -> Kernel:
     """
     function = read(ttir)
     facts, pointers = known(function), pointer_arguments(function)
-    layouts = place(function, facts, threads, _products(function, threads, device))
-    w = Writer(function, facts, layouts, pointers, device, threads)
+    matrices: dict[Layout, Matrix] = {}
+    several = sum(op.name == "tt.dot" for op in function.walk()) > 1  # of attention: rows are reduced between them
+
+    def layout_of(op: Op) -> Layout:
+        layout, matrix = product_layout(op, threads, device, several)
+        if matrix is not None:
+            matrices[layout] = matrix
+        return layout
+
+    w = Writer(function, facts, place(function, facts, threads, layout_of), pointers, device, threads)
+    w.matrices = matrices
     w.exchanged = _exchanged(function, pointers)
     members, letters = [], []
     for i, argument in enumerate(function.arguments):
@@ -116,7 +120,9 @@ def _member(kind: str) -> str:
 
 
 def _bytes_of(array: str) -> int:
-    return {"float": 4, "double": 8, "int": 4, "float16_t": 2, "int8_t": 1, "int16_t": 2}[array.split("_", 1)[1]]
+    sizes = {"float": 4, "double": 8, "int": 4, "float16_t": 2, "int8_t": 1, "int16_t": 2, "uint16_t": 2, "uint": 4,
+             "uvec2": 8, "uvec4": 16}  # fmt: skip
+    return sizes[array.split("_", 1)[1]]
 
 
 def _head(w: Writer, members: list[str]) -> list[str]:

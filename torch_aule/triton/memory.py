@@ -7,7 +7,7 @@ from torch_aule.triton.ir import BITS, Op, Type, Value
 from torch_aule.triton.layout import SCALAR, Layout, blocked
 from torch_aule.triton.writer import Access, Writer
 
-__all__ = ["EMITTERS", "FENCE", "zero_of"]
+__all__ = ["EMITTERS", "FENCE", "packed", "zero_of"]
 
 FENCE = "memoryBarrierBuffer();"
 _WIDEST = 16  # bytes of a load
@@ -180,11 +180,11 @@ def _store_wide(
     name = _reference(w, _WORDS[size], size, coherent)
     for first in range(0, layout.count, run):
         guard = f"if ({condition(str(first))}) " if condition is not None else ""
-        packed = _packed(kind, [text(str(first + i)) for i in range(run)])
-        w.out(f"{guard}{name}({address(str(first))}).v = {packed};")
+        words = packed(kind, [text(str(first + i)) for i in range(run)])
+        w.out(f"{guard}{name}({address(str(first))}).v = {words};")
 
 
-def _packed(kind: Type, elements: list[str]) -> str:
+def packed(kind: Type, elements: list[str]) -> str:
     """Elements as the words of one access."""
     to = elementwise.WORDS[kind.element][0]
     size = kind.bytes

@@ -1,4 +1,4 @@
-"""`tl.dot`: operands through shared memory, a tile of the result in each invocation's registers. Pure."""
+"""`tl.dot`: operands through shared memory, the result in registers, of cooperative matrices where they are. Pure."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import math
 from torch_aule.triton import elementwise
 from torch_aule.triton.ir import Op, Value
 from torch_aule.triton.layout import Layout, log2, picked_bits
-from torch_aule.triton.writer import Device, Writer
+from torch_aule.triton.matrices import EXTENSIONS, Matrix, tiled
+from torch_aule.triton.memory import packed
+from torch_aule.triton.writer import Device, Registers, Writer
 
 __all__ = ["EMITTERS", "product_layout"]
 
 _TILE = 2  # bits of rows and of columns of an invocation's tile, at most
 
 
-def product_layout(op: Op, threads: int, device: Device) -> Layout:
-    """Where the elements of a product are: tiles of 4 x 4 in registers, neighbours along rows in neighbouring threads.
+def product_layout(op: Op, threads: int, device: Device, by_rows: bool) -> tuple[Layout, Matrix | None]:
+    """Where the elements of a product are, and the matrices that compute it, if any do.
+
+    Without them an invocation has tiles of 4 x 4, and neighbours along rows are in neighbouring threads.
 
     Parameters
     ----------
@@ -24,12 +28,13 @@ def product_layout(op: Op, threads: int, device: Device) -> Layout:
     threads : int
         Of a workgroup.
     device : Device
-
-    Returns
-    -------
-    Layout
+    by_rows : bool
+        As `torch_aule.triton.matrices.tiled` takes it.
     """
     shape = op.result.type.shape
+    matrix = _matrix_for(op, device)
+    if matrix is not None and (layout := tiled(matrix, shape, threads, by_rows)) is not None:
+        return layout, matrix
     rank = len(shape)
     spare = max(0, log2(math.prod(shape)) - log2(threads))
     columns = min(_TILE, spare, log2(shape[-1]))
@@ -41,7 +46,93 @@ def product_layout(op: Op, threads: int, device: Device) -> Layout:
         rest += [(axis, i) for i in range(log2(shape[axis]))]
     own: list = rest[: log2(threads)]
     own += [None] * (log2(threads) - len(own))
-    return Layout(shape, tuple(own), (*registers, *rest[log2(threads) :]))
+    return Layout(shape, tuple(own), (*registers, *rest[log2(threads) :])), None
+
+
+def _matrix_for(op: Op, device: Device) -> Matrix | None:
+    """Matrices of the operands' type, if the product has two axes, sums in float32, and whole steps."""
+    a, b = (value.type for value in op.operands[:2])
+    if len(a.shape) != 2 or op.result.type.element != "f32" or a.element != b.element:
+        return None
+    for matrix in device.matrices:
+        if matrix.element == a.element and matrix.subgroup == device.subgroup and a.shape[1] % matrix.n == 0:
+            return matrix
+    return None
+
+
+def _staged_words(w: Writer, value: Value, name: str) -> tuple[str, int, int, bool]:
+    """Puts an operand of 16 bits into shared memory in words as wide as its registers run.
+
+    Gives the array's name, its elements' size in operand's elements, its pitch in its elements, and whether it lies
+    transposed.
+    """
+    layout, shape = w.home(value), value.type.shape
+    turned = layout.run(0) > layout.run(1)
+    fast = 0 if turned else 1
+    run = min(layout.run(fast), 8)
+    pitch = (shape[fast] + 8) // run  # eight more: rows begin in different banks, and at multiples of 16 bytes
+    array = f"{name}_{ {1: 'uint16_t', 2: 'uint', 4: 'uvec2', 8: 'uvec4'}[run] }"
+    w.arrays[array] = max(w.arrays.get(array, 0), pitch * shape[1 - fast])
+    access = w.access(value, layout)
+
+    def element(at: int) -> str:
+        text = access(str(at))
+        if run > 1:
+            return text
+        return f"uint16_t(float_to_bf16({text}))" if value.type.element == "bf16" else f"float16BitsToUint16({text})"
+
+    with w.block(w.only_once(layout)):
+        for first in range(0, layout.count, run):
+            slow, quick = (w.coordinate(layout, axis, str(first)) for axis in (1 - fast, fast))
+            text = packed(value.type, [element(first + i) for i in range(run)]) if run > 1 else element(first)
+            w.out(f"{array}[{slow} * {pitch} + ({quick}) / {run}] = {text};")
+    return array, run, pitch, turned
+
+
+def _dot_matrices(w: Writer, op: Op, layout: Layout, matrix: Matrix) -> None:
+    """Each subgroup's tiles, over the inner axis in steps of a matrix."""
+    a, b, c = op.operands[:3]
+    w.extensions |= {*EXTENSIONS, *(["GL_EXT_bfloat16"] if matrix.element == "bf16" else [])}
+    start = w.access(c, layout)
+    w.barrier()
+    left, right = _staged_words(w, a, "left"), _staged_words(w, b, "right")
+    w.barrier()
+    bits = len(matrix.elements)
+    result = w.array(op.result.type, layout, "d")
+    if isinstance(start, Registers) and start.of_matrix:
+        w.out(f"{result.name} = {start.name};")
+    else:
+        w.each(layout.count, lambda r: [f"{result(r)} = {start(r)};"])
+    columns = 1 << sum(1 for bit in layout.registers[bits:] if bit[0] == 1)
+    rows = (layout.count >> bits) // columns
+    with w.block(f"[[unroll]] for (int k = 0; k < {a.type.shape[1]}; k += {matrix.n})"):
+        w.out(f"{matrix.glsl('A')} a[{rows}];")
+        row = _corner(w, layout, 0, "i", bits + log2(columns), rows)
+        w.out(f"[[unroll]] for (int i = 0; i < {rows}; ++i) {_load('a[i]', left, row, 'k')}")
+        with w.block(f"[[unroll]] for (int j = 0; j < {columns}; ++j)"):
+            w.out(f"{matrix.glsl('B')} b;")
+            w.out(_load("b", right, "k", _corner(w, layout, 1, "j", bits, columns)))
+            at = f"{result.name}[i * {columns} + j]"
+            w.out(f"[[unroll]] for (int i = 0; i < {rows}; ++i) {at} = coopMatMulAdd(a[i], b, {at});")
+    w.bind(op.result, result, layout)
+
+
+def _corner(w: Writer, layout: Layout, axis: int, tile: str, shift: int, count: int) -> str:
+    """The first row or column of a subgroup's tile."""
+    lanes = log2(w.device.subgroup)
+    group = picked_bits("tid", [
+        (i, bit[1]) for i, bit in enumerate(layout.threads) if i >= lanes and bit and bit[0] == axis
+    ])  # fmt: skip
+    own = layout.register_part(axis, f"({tile} << {shift})") if count > 1 else ""
+    return " + ".join(f"({part})" for part in (group, own) if part not in ("", "0")) or "0"
+
+
+def _load(to: str, staged: tuple[str, int, int, bool], row: str, column: str) -> str:
+    array, run, pitch, turned = staged
+    slow, quick = (column, row) if turned else (row, column)
+    order = "Column" if turned else "Row"
+    at = f"uint(({slow}) * {pitch} + ({quick}) / {run})"
+    return f"coopMatLoad({to}, {array}, {at}, {pitch}u, gl_CooperativeMatrixLayout{order}Major);"
 
 
 def _staged(w: Writer, value: Value, name: str, kind: str) -> tuple[str, list[int]]:
@@ -67,6 +158,9 @@ def _staged(w: Writer, value: Value, name: str, kind: str) -> tuple[str, list[in
 def dot(w: Writer, op: Op) -> None:
     a, b, c = op.operands[:3]
     layout, kind = w.home(op.result), op.result.type
+    if (matrix := w.matrices.get(layout)) is not None and _matrix_for(op, w.device) == matrix:
+        _dot_matrices(w, op, layout, matrix)
+        return
     shared, computed = _types(op)
     start = w.access(c, layout)
     w.barrier()

@@ -15,9 +15,10 @@ from torch_aule.triton import elementwise
 from torch_aule.triton.facts import Facts
 from torch_aule.triton.ir import Function, Op, Type, Unsupported, Value
 from torch_aule.triton.layout import SCALAR, Layout, blocked, log2, picked_bits
+from torch_aule.triton.matrices import Matrix
 from torch_aule.triton.places import Layouts, is_elementwise, wanted
 
-__all__ = ["Access", "Device", "Writer"]
+__all__ = ["Access", "Device", "Registers", "Writer"]
 
 Access = Callable[[str], str]
 _CHEAP = 2  # operations that are written again at each use rather than kept
@@ -37,15 +38,41 @@ class Device:
         Most invocations of a workgroup.
     float32_atomic_add : bool
         Of memory.
-    matrices : tuple
-        Items of the layouts of matrices by element type (`_C.matrix_layout`), for those that are known.
+    matrices : tuple of Matrix
+        Cooperative matrices whose layouts are known.
     """
 
     subgroup: int = 32
     shared_bytes: int = 16384
     threads: int = 1024
     float32_atomic_add: bool = False
-    matrices: tuple = ()
+    matrices: tuple[Matrix, ...] = ()
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Elements of a block by a register's number.
+
+    Attributes
+    ----------
+    name : str
+        Of an array, or of a variable if there is one register.
+    count : int
+        Registers.
+    of_matrix : int
+        Bits of a register's number that count within a cooperative matrix; 0: there is none.
+    """
+
+    name: str
+    count: int
+    of_matrix: int = 0
+
+    def __call__(self, r: str) -> str:
+        if self.of_matrix:
+            if r.isdigit():
+                return f"{self.name}[{int(r) >> self.of_matrix}][{int(r) & (1 << self.of_matrix) - 1}]"
+            return f"{self.name}[({r}) >> {self.of_matrix}][({r}) & {(1 << self.of_matrix) - 1}]"
+        return f"{self.name}[{r}]" if self.count > 1 else self.name
 
 
 @dataclass
@@ -94,6 +121,7 @@ class Writer:
         self.asserts = False
         self.exchanged: frozenset[Value] = frozenset()  # arguments whose memory is read and written
         self.extensions: set[str] = set()
+        self.matrices: dict[Layout, Matrix] = {}  # layouts of accumulators
         self.parents = {id(op): block for block in self._blocks() for op in block.ops}
 
     def _blocks(self):
@@ -135,11 +163,16 @@ class Writer:
 
     # Values.
 
-    def array(self, kind: Type, layout: Layout, prefix: str = "v") -> Access:
-        """Declares registers of a block."""
+    def array(self, kind: Type, layout: Layout, prefix: str = "v") -> Registers:
+        """Declares registers of a block; sums of products, and float32 where they are, are matrices."""
         name, count = self.name(prefix), layout.count
+        matrix = self.matrices.get(layout) if kind.element == "f32" else None
+        if matrix is not None:
+            bits = len(matrix.elements)
+            self.out(f"{matrix.glsl('Accumulator')} {name}[{count >> bits}];")
+            return Registers(name, count, bits)
         self.out(f"{elementwise.GLSL[kind.element]} {name}{f'[{count}]' if count > 1 else ''};")
-        return (lambda r: f"{name}[{r}]") if count > 1 else (lambda r: name)
+        return Registers(name, count)
 
     def bind(self, value: Value, access: Access, layout: Layout = SCALAR) -> None:
         """From here on, in this block of GLSL, `value` is there."""
