@@ -17,10 +17,12 @@ from torch_aule.triton.writer import Device
 HOPPER = {
     "usable": True, "known": True, "truncates": False, "m": 16, "n": 16, "subgroup": 32, "elements": 8, "lane_div": 4,
     "lane_row": 1, "lane_col": 2, "rows": 0x88008800, "cols": 0x98981010,
+    "acc_is_a_operand": True, "a_elem": 0x76543210,
 }  # fmt: skip
 LAVAPIPE = {
     "usable": True, "known": True, "truncates": False, "m": 8, "n": 8, "subgroup": 8, "elements": 8, "lane_div": 8,
     "lane_row": 0, "lane_col": 1, "rows": 0x76543210, "cols": 0,
+    "acc_is_a_operand": True, "a_elem": 0x76543210,
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch_aule.triton import elementwise
+from torch_aule.triton import elementwise, products
 from torch_aule.triton.ir import Block, Op, Value
 from torch_aule.triton.layout import Layout
 from torch_aule.triton.memory import FENCE, zero_of
@@ -57,6 +57,7 @@ def loop(w: Writer, op: Op) -> None:
     counter, inner = block.arguments[0], block.arguments[1:]
     low, high, step = (w.scalar(value) for value in op.operands[:3])
     pairs = _carried(w, inner, op.operands[3:])
+    products.stage_ahead(w, op)
     name, kind = w.name("i"), elementwise.GLSL[counter.type.element]
     if op.attributes == "unsigned":
         u = elementwise.UNSIGNED[counter.type.element]

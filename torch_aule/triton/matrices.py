@@ -23,6 +23,8 @@ class Matrix:
     m, n : int
     lanes, elements : tuple of Bit
         By bit of a lane's and of an element's number, which bit of the row (axis 0) or of the column (axis 1) it is.
+    operand : tuple of int
+        Which element of an A operand a lane's element of an accumulator is; empty if they are in other lanes.
     """
 
     element: str
@@ -30,6 +32,7 @@ class Matrix:
     n: int
     lanes: tuple[Bit, ...]
     elements: tuple[Bit, ...]
+    operand: tuple[int, ...] = ()
 
     @property
     def subgroup(self) -> int:
@@ -80,7 +83,11 @@ def matrix_of(element: str, known: Mapping[str, int]) -> Matrix | None:
     every = {(axis, i) for axis, n in enumerate((known["m"], known["n"])) for i in range(log2(n))}
     if len(own) != len(every) or set(own) != every or place(0, 0) != (0, 0):
         return None
-    return Matrix(element, known["m"], known["n"], tuple(own[: len(lanes)]), tuple(own[len(lanes) :]))
+    count = known["elements"]
+    operand = tuple(known["a_elem"] >> 4 * e & 15 for e in range(count)) if known["acc_is_a_operand"] else ()
+    if operand and sorted(operand) != list(range(count)):
+        operand = ()
+    return Matrix(element, known["m"], known["n"], tuple(own[: len(lanes)]), tuple(own[len(lanes) :]), operand)
 
 
 def tiled(matrix: Matrix, shape: tuple[int, ...], threads: int, by_rows: bool) -> Layout | None:

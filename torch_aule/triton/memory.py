@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch_aule.triton import elementwise
 from torch_aule.triton.ir import BITS, Op, Type, Value
-from torch_aule.triton.layout import SCALAR, Layout, blocked
+from torch_aule.triton.layout import SCALAR, Layout, blocked, log2
 from torch_aule.triton.writer import Access, Writer
 
-__all__ = ["EMITTERS", "FENCE", "packed", "zero_of"]
+__all__ = ["EMITTERS", "FENCE", "Packed", "packed", "words_of", "zero_of"]
 
 FENCE = "memoryBarrierBuffer();"
 _WIDEST = 16  # bytes of a load
@@ -67,16 +69,8 @@ def _run(w: Writer, pointer: Value, mask: Value | None, layout: Layout | None = 
 
 
 def _unpacked(kind: Type, words: str, i: int, size: int) -> str:
-    """Element i of words that were loaded."""
-    if size == 8:
-        two = f"uvec2({words}[{2 * i}], {words}[{2 * i + 1}])"
-        return elementwise.WORDS[kind.element][1].format(two)
-    if size == 4:
-        return elementwise.WORDS[kind.element][1].format(f"{words}[{i}]")
-    word, shift = f"{words}[{i * size // 4}]", 8 * (i * size % 4)
-    if kind.element == "bf16":
-        return f"uintBitsToFloat({word} & 0xffff0000u)" if shift else f"uintBitsToFloat({word} << 16)"
-    text = f"bitfieldExtract({word}, {shift}, {8 * size})"
+    """Element i, of 32 or 64 bits, of words that were loaded."""
+    text = f"uvec2({words}[{2 * i}], {words}[{2 * i + 1}])" if size == 8 else f"{words}[{i}]"
     return elementwise.WORDS[kind.element][1].format(text)
 
 
@@ -108,8 +102,14 @@ def load(w: Writer, op: Op) -> None:
     zero = zero_of(kind)
     instead = w.access(other, layout) if other is not None else lambda r: zero
     coherent = _is_shared(w, pointer)
-    result = w.array(kind, layout, "x")
     run = _run(w, pointer, mask, layout)
+    if run * kind.bytes < 4:
+        run = 1  # of two bytes no word is made
+    if kind.bytes < 4 and run * kind.bytes >= 4:
+        kept = _load_packed(w, kind, layout, run, address, condition, instead, coherent)
+        w.bind(op.result, kept, layout)
+        return
+    result = w.array(kind, layout, "x")
     if run == 1:
         name = _reference(w, _PLAIN[kind.element], size, coherent)
 
@@ -125,6 +125,64 @@ def load(w: Writer, op: Op) -> None:
     w.bind(op.result, result, layout)
 
 
+@dataclass(frozen=True)
+class Packed:
+    """Elements of less than 32 bits by a register's number, kept in the words in which they were loaded.
+
+    Attributes
+    ----------
+    name : str
+        Of an array of words.
+    kind : Type
+        Of an element.
+    """
+
+    name: str
+    kind: Type
+
+    def __call__(self, r: str) -> str:
+        per = 4 // self.kind.bytes
+        if r.isdigit():
+            word, shift = f"{self.name}[{int(r) // per}]", str(int(r) % per * 8 * self.kind.bytes)
+        else:
+            word, shift = f"{self.name}[({r}) >> {log2(per)}]", f"((({r}) & {per - 1}) * {8 * self.kind.bytes})"
+        if self.kind.element == "bf16":
+            return f"bf16_to_float(bitfieldExtract({word}, {shift}, 16))"
+        back = elementwise.WORDS[self.kind.element][1]
+        return back.format(f"bitfieldExtract({word}, {shift}, {8 * self.kind.bytes})")
+
+
+def words_of(kind: Type, access: Access, first: int, count: int) -> list[str]:
+    """Registers `first` to `first + count` as words of an access, those of one word or less in a word's low bits."""
+    if isinstance(access, Packed) and first * kind.bytes % 4 == 0 and count * kind.bytes >= 4:
+        at = first * kind.bytes // 4
+        return [f"{access.name}[{at + i}]" for i in range(count * kind.bytes // 4)]
+    return packed_words(kind, [access(str(first + i)) for i in range(count)])
+
+
+def _load_packed(
+    w: Writer, kind: Type, layout: Layout, run: int, address: Access, condition: Access | None, instead: Access,
+    coherent: bool,
+) -> Packed:  # fmt: skip
+    """As `_load_wide`; the words are kept."""
+    size = run * kind.bytes
+    name, words = _reference(w, _WORDS[size], size, coherent), w.name("x")
+    per = size // 4
+    w.out(f"uint {words}[{layout.count * kind.bytes // 4}];")
+    for first in range(0, layout.count, run):
+        at = first * kind.bytes // 4
+        parts = ["words_"] if per == 1 else [f"words_[{i}]" for i in range(per)]
+        take = [f"{words}[{at + i}] = {part};" for i, part in enumerate(parts)]
+        loaded = f"const {_WORDS[size]} words_ = {name}({address(str(first))}).v;"
+        if condition is None:
+            w.lines += ["{", loaded, *take, "}"]
+            continue
+        own = packed_words(kind, [instead(str(first + i)) for i in range(run)])
+        without = [f"{words}[{at + i}] = {text};" for i, text in enumerate(own)]
+        w.lines += [f"if ({condition(str(first))}) {{", loaded, *take, "} else {", *without, "}"]
+    return Packed(words, kind)
+
+
 def _load_wide(
     w: Writer, kind: Type, layout: Layout, run: int, address: Access, condition: Access | None, instead: Access,
     result: Access, coherent: bool,
@@ -135,8 +193,7 @@ def _load_wide(
 
     def lines(first: int) -> list[str]:
         loaded = f"{_WORDS[size]} words_ = {name}({address(str(first))}).v;"
-        words = "words_" if size > 4 else "uvec2(uint(words_), 0u)"
-        take = [f"{result(str(first + i))} = {_unpacked(kind, words, i, kind.bytes)};" for i in range(run)]
+        take = [f"{result(str(first + i))} = {_unpacked(kind, 'words_', i, kind.bytes)};" for i in range(run)]
         if condition is None:
             return ["{", loaded, *take, "}"]
         without = [f"{result(str(first + i))} = {instead(str(first + i))};" for i in range(run)]
@@ -180,12 +237,12 @@ def _store_wide(
     name = _reference(w, _WORDS[size], size, coherent)
     for first in range(0, layout.count, run):
         guard = f"if ({condition(str(first))}) " if condition is not None else ""
-        words = packed(kind, [text(str(first + i)) for i in range(run)])
+        words = packed(kind, words_of(kind, text, first, run), run)
         w.out(f"{guard}{name}({address(str(first))}).v = {words};")
 
 
-def packed(kind: Type, elements: list[str]) -> str:
-    """Elements as the words of one access."""
+def packed_words(kind: Type, elements: list[str]) -> list[str]:
+    """Elements as words; those of 64 bits as pairs."""
     to = elementwise.WORDS[kind.element][0]
     size = kind.bytes
     if kind.element == "bf16":
@@ -196,11 +253,15 @@ def packed(kind: Type, elements: list[str]) -> str:
     else:
         elements = [to.format(text) for text in elements]
     per = max(1, 4 // size)
-    words = [
+    return [
         " | ".join(f"({text} << {8 * size * i})" if i else text for i, text in enumerate(elements[at : at + per]))
         for at in range(0, len(elements), per)
     ]
-    total = len(elements) * size
+
+
+def packed(kind: Type, words: list[str], count: int) -> str:
+    """Words as what one access stores of `count` elements."""
+    total = count * kind.bytes
     if total < 4:
         return f"{_WORDS[total]}({words[0]})"
     return words[0] if total == 4 else f"{_WORDS[total]}({', '.join(words)})"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from torch_aule.triton import elementwise
 from torch_aule.triton.ir import Op, Value
 from torch_aule.triton.layout import Layout, log2, picked_bits
 from torch_aule.triton.matrices import EXTENSIONS, Matrix, tiled
-from torch_aule.triton.memory import packed
+from torch_aule.triton.memory import packed, words_of
 from torch_aule.triton.writer import Device, Registers, Writer
 
-__all__ = ["EMITTERS", "product_layout"]
+__all__ = ["EMITTERS", "product_layout", "stage_ahead"]
 
 _TILE = 2  # bits of rows and of columns of an invocation's tile, at most
 
@@ -60,33 +61,97 @@ def _matrix_for(op: Op, device: Device) -> Matrix | None:
     return None
 
 
-def _staged_words(w: Writer, value: Value, name: str) -> tuple[str, int, int, bool]:
-    """Puts an operand of 16 bits into shared memory in words as wide as its registers run.
+@dataclass(frozen=True)
+class Staged:
+    """An operand in shared memory.
 
-    Gives the array's name, its elements' size in operand's elements, its pitch in its elements, and whether it lies
-    transposed.
+    Attributes
+    ----------
+    array : str
+    run : int
+        Elements of a word of the array.
+    pitch : int
+        Words from a row to the next.
+    turned : bool
+        Whether the first axis is the one that lies close.
     """
+
+    array: str
+    run: int
+    pitch: int
+    turned: bool
+
+
+def _planned(w: Writer, value: Value, name: str) -> tuple[Staged, int]:
+    """How an operand of 16 bits is staged, in words as wide as its registers run, and the words of its array."""
     layout, shape = w.home(value), value.type.shape
     turned = layout.run(0) > layout.run(1)
     fast = 0 if turned else 1
     run = min(layout.run(fast), 8)
     pitch = (shape[fast] + 8) // run  # eight more: rows begin in different banks, and at multiples of 16 bytes
-    array = f"{name}_{ {1: 'uint16_t', 2: 'uint', 4: 'uvec2', 8: 'uvec4'}[run] }"
-    w.arrays[array] = max(w.arrays.get(array, 0), pitch * shape[1 - fast])
+    kind = {1: "uint16_t", 2: "uint", 4: "uvec2", 8: "uvec4"}[run]
+    return Staged(f"{name}_{kind}", run, pitch, turned), pitch * shape[1 - fast]
+
+
+def _put(w: Writer, value: Value, name: str) -> Staged:
+    """Puts an operand into shared memory, unless it is there since before the loop."""
+    for scope in reversed(w.scopes):
+        if value in scope.staged:
+            return scope.staged[value]
+    staged, words = _planned(w, value, name)
+    w.arrays[staged.array] = max(w.arrays.get(staged.array, 0), words)
+    layout = w.home(value)
     access = w.access(value, layout)
+    fast = 0 if staged.turned else 1
 
     def element(at: int) -> str:
         text = access(str(at))
-        if run > 1:
-            return text
         return f"uint16_t(float_to_bf16({text}))" if value.type.element == "bf16" else f"float16BitsToUint16({text})"
 
     with w.block(w.only_once(layout)):
-        for first in range(0, layout.count, run):
+        for first in range(0, layout.count, staged.run):
             slow, quick = (w.coordinate(layout, axis, str(first)) for axis in (1 - fast, fast))
-            text = packed(value.type, [element(first + i) for i in range(run)]) if run > 1 else element(first)
-            w.out(f"{array}[{slow} * {pitch} + ({quick}) / {run}] = {text};")
-    return array, run, pitch, turned
+            text = element(first)
+            if staged.run > 1:
+                text = packed(value.type, words_of(value.type, access, first, staged.run), staged.run)
+            w.out(f"{staged.array}[{slow} * {staged.pitch} + ({quick}) / {staged.run}] = {text};")
+    return staged
+
+
+def stage_ahead(w: Writer, loop: Op) -> None:
+    """Before a loop, stages operands of its products that are the same in each turn, if shared memory holds them."""
+    products = [op for op in _inside(loop) if op.name == "tt.dot" and w.home(op.result) in w.matrices]
+    inner = {value for op in _inside(loop) for value in (*op.results, *(a for r in op.regions for a in r.arguments))}
+    inner |= {argument for region in loop.regions for argument in region.arguments}
+    same: dict[Value, None] = {}
+    bytes_ = 0
+    for op in products:
+        for value, name in zip(op.operands[:2], ("left", "right")):
+            bytes_ += _planned(w, value, name)[1] * 2 * _planned(w, value, name)[0].run
+            if value not in inner:
+                same[value] = None
+    if not same or bytes_ > w.device.shared_bytes:
+        return
+    w.barrier()
+    for value in same:
+        w.scopes[-1].staged[value] = _put(w, value, w.name("kept"))
+    w.barrier()
+
+
+def _inside(op: Op):
+    for region in op.regions:
+        for inner in region.ops:
+            yield inner
+            yield from _inside(inner)
+
+
+def _held_as_operand(w: Writer, value: Value, matrix: Matrix) -> bool:
+    """Whether a left operand is in the lanes that want it: it has the layout of accumulators of whole rows."""
+    layout = w.layouts.of.get(value)
+    if layout is None or not matrix.operand or w.matrices.get(layout) != matrix:
+        return False
+    lanes = log2(matrix.subgroup)
+    return all(bit is None or bit[0] == 0 for bit in layout.threads[lanes:])
 
 
 def _dot_matrices(w: Writer, op: Op, layout: Layout, matrix: Matrix) -> None:
@@ -94,8 +159,10 @@ def _dot_matrices(w: Writer, op: Op, layout: Layout, matrix: Matrix) -> None:
     a, b, c = op.operands[:3]
     w.extensions |= {*EXTENSIONS, *(["GL_EXT_bfloat16"] if matrix.element == "bf16" else [])}
     start = w.access(c, layout)
+    own = _held_as_operand(w, a, matrix)
     w.barrier()
-    left, right = _staged_words(w, a, "left"), _staged_words(w, b, "right")
+    left = None if own else _put(w, a, "left")
+    right = _put(w, b, "right")
     w.barrier()
     bits = len(matrix.elements)
     result = w.array(op.result.type, layout, "d")
@@ -105,16 +172,31 @@ def _dot_matrices(w: Writer, op: Op, layout: Layout, matrix: Matrix) -> None:
         w.each(layout.count, lambda r: [f"{result(r)} = {start(r)};"])
     columns = 1 << sum(1 for bit in layout.registers[bits:] if bit[0] == 1)
     rows = (layout.count >> bits) // columns
-    with w.block(f"[[unroll]] for (int k = 0; k < {a.type.shape[1]}; k += {matrix.n})"):
+    steps = a.type.shape[1] // matrix.n
+    with w.block(f"[[unroll]] for (int k = 0; k < {steps}; ++k)"):
         w.out(f"{matrix.glsl('A')} a[{rows}];")
-        row = _corner(w, layout, 0, "i", bits + log2(columns), rows)
-        w.out(f"[[unroll]] for (int i = 0; i < {rows}; ++i) {_load('a[i]', left, row, 'k')}")
+        if left is None:
+            _take_own(w, a, matrix, rows, steps)
+        else:
+            row = _corner(w, layout, 0, "i", bits + log2(columns), rows)
+            at = _load("a[i]", left, row, f"k * {matrix.n}")
+            w.out(f"[[unroll]] for (int i = 0; i < {rows}; ++i) {at}")
         with w.block(f"[[unroll]] for (int j = 0; j < {columns}; ++j)"):
             w.out(f"{matrix.glsl('B')} b;")
-            w.out(_load("b", right, "k", _corner(w, layout, 1, "j", bits, columns)))
+            w.out(_load("b", right, f"k * {matrix.n}", _corner(w, layout, 1, "j", bits, columns)))
             at = f"{result.name}[i * {columns} + j]"
             w.out(f"[[unroll]] for (int i = 0; i < {rows}; ++i) {at} = coopMatMulAdd(a[i], b, {at});")
     w.bind(op.result, result, layout)
+
+
+def _take_own(w: Writer, value: Value, matrix: Matrix, rows: int, steps: int) -> None:
+    """The left operand's elements from the lanes' own registers: tile k of a row of tiles."""
+    layout = w.layouts.of[value]
+    access, count = w.access(value, layout), 1 << len(matrix.elements)
+    kind = {"f16": "float16_t", "bf16": "bfloat16_t"}[matrix.element]
+    with w.block(f"[[unroll]] for (int i = 0; i < {rows}; ++i)"):
+        for e, at in enumerate(matrix.operand):
+            w.out(f"a[i][{at}] = {kind}({access(f'((i * {steps} + k) * {count} + {e})')});")
 
 
 def _corner(w: Writer, layout: Layout, axis: int, tile: str, shift: int, count: int) -> str:
@@ -127,12 +209,11 @@ def _corner(w: Writer, layout: Layout, axis: int, tile: str, shift: int, count: 
     return " + ".join(f"({part})" for part in (group, own) if part not in ("", "0")) or "0"
 
 
-def _load(to: str, staged: tuple[str, int, int, bool], row: str, column: str) -> str:
-    array, run, pitch, turned = staged
-    slow, quick = (column, row) if turned else (row, column)
-    order = "Column" if turned else "Row"
-    at = f"uint(({slow}) * {pitch} + ({quick}) / {run})"
-    return f"coopMatLoad({to}, {array}, {at}, {pitch}u, gl_CooperativeMatrixLayout{order}Major);"
+def _load(to: str, staged: Staged, row: str, column: str) -> str:
+    slow, quick = (column, row) if staged.turned else (row, column)
+    order = "Column" if staged.turned else "Row"
+    at = f"uint(({slow}) * {staged.pitch} + ({quick}) / {staged.run})"
+    return f"coopMatLoad({to}, {staged.array}, {at}, {staged.pitch}u, gl_CooperativeMatrixLayout{order}Major);"
 
 
 def _staged(w: Writer, value: Value, name: str, kind: str) -> tuple[str, list[int]]:

@@ -81,6 +81,7 @@ class Scope:
 
     scalars: dict[Value, str] = field(default_factory=dict)
     blocks: dict[tuple[Value, Layout], Access] = field(default_factory=dict)
+    staged: dict = field(default_factory=dict)  # operands of products in shared memory (products.Staged)
 
 
 class Writer:
