@@ -30,8 +30,8 @@ def test_attention(device, n, d, rows, columns, warps, causal, dtype):
     if causal:
         scores = scores.masked_fill(torch.ones(n, n, dtype=torch.bool).triu(1), -float("inf"))
     p = scores.softmax(-1)
-    # Probabilities and the result are rounded to the dtype. A score's sum has d roundings of its terms in float32, which
-    # exp turns into relative errors, and exp2 has 3 + 2 |x| units in the last place; the sums have n of them.
+    # Probabilities and the result are rounded to the dtype. A score's sum has d roundings of its terms in float32,
+    # which exp turns into relative errors. exp2 has 3 + 2 |x| units in the last place; the sums have n of them.
     spread = (q.abs() @ k.abs().mT * d**-0.5).amax(-1, keepdim=True)
     reach = 2 * scores.masked_fill(scores.isinf(), 0).abs().amax(-1, keepdim=True) * 1.4427
     relative = 2 * EPS[dtype] + 2.0**-24 * (spread * (d + 4) + 2 * reach + n + 16)

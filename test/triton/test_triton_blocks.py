@@ -339,20 +339,20 @@ def matmul_kernel(
     )
 
 
-def product(a, b, out, blocks=(32, 64, 16), bias=None, warps=4):
+def product(a, b, out, blocks=(32, 64, 16), bias=None, warps=4, stages=3):
     (m, k), n = a.shape, b.shape[1]
     grid = (triton.cdiv(m, blocks[0]) * triton.cdiv(n, blocks[1]),)
     matmul_kernel[grid](
         a, b, out, bias if bias is not None else a, m, n, k, *a.stride(), *b.stride(), *out.stride(),
-        BM=blocks[0], BN=blocks[1], BK=blocks[2], GROUP=2, RELU=bias is not None, num_warps=warps,
+        BM=blocks[0], BN=blocks[1], BK=blocks[2], GROUP=2, RELU=bias is not None, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return out
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8])
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
-@pytest.mark.parametrize("blocks,warps", [((32, 64, 16), 4), ((16, 16, 16), 1), ((64, 32, 32), 8)])
-def test_products(device, blocks, warps, turned, dtype):
+@pytest.mark.parametrize("blocks,warps,stages", [((32, 64, 16), 4, 3), ((16, 16, 16), 1, 1), ((64, 32, 32), 8, 2)])
+def test_products(device, blocks, warps, stages, turned, dtype):
     m, n, k = 77, 93, 51
     if dtype == torch.int8:
         a, b = torch.randint(-128, 128, (m, k), dtype=dtype), torch.randint(-128, 128, (k, n), dtype=dtype)
@@ -361,7 +361,7 @@ def test_products(device, blocks, warps, turned, dtype):
     own = [t.t().contiguous().to(device).t() if name in turned else t.to(device) for t, name in ((a, "a"), (b, "b"))]
     kind = torch.int32 if dtype == torch.int8 else torch.float32
     out = torch.full((m + 1, n + 3), 77, dtype=kind, device=device)
-    product(*own, out[:m, :n], blocks, warps=warps)
+    product(*own, out[:m, :n], blocks, warps=warps, stages=stages)
     expected = a.double() @ b.double()
     bound = 2.0**-24 * (k + 2) * (a.double().abs() @ b.double().abs()) * (dtype != torch.int8)
     assert ((out[:m, :n].cpu().double() - expected).abs() <= bound).all()

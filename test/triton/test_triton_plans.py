@@ -6,10 +6,11 @@ import random
 import numpy as np
 import pytest
 
-from torch_aule.triton.facts import known
+from torch_aule.triton.facts import known, pointer_arguments
 from torch_aule.triton.ir import Unsupported
 from torch_aule.triton.layout import blocked, log2
 from torch_aule.triton.matrices import matrix_of, tiled
+from torch_aule.triton.prefetch import prefetch
 from torch_aule.triton.reader import read
 from torch_aule.triton.writer import Device
 
@@ -185,6 +186,50 @@ def test_facts_find_wide_loads():
     ]
     facts = {value.name: fact for value, fact in known(read(module(lines))).items()}
     assert facts["%to"].contiguity == (128,) and facts["%to"].divisibility == (16,)
+
+
+LOOP = """module {
+  tt.func public @k(%x: !tt.ptr<f16>, %y: !tt.ptr<f16>, %o: !tt.ptr<f32>, %n: i32) {
+    %zero = arith.constant 0 : i32
+    %one = arith.constant 1 : i32
+    %z = arith.constant dense<0.0> : tensor<16x16xf32>
+    %c = arith.constant dense<256> : tensor<16x16xi32>
+    %px = tt.splat %x : !tt.ptr<f16> -> tensor<16x16x!tt.ptr<f16>>
+    %py = tt.splat %y : !tt.ptr<f16> -> tensor<16x16x!tt.ptr<f16>>
+    %po = tt.splat %o : !tt.ptr<f32> -> tensor<16x16x!tt.ptr<f32>>
+    %r:2 = scf.for %i = %zero to %n step %one iter_args(%s = %z, %p = %px) -> (tensor<16x16xf32>, tensor<16x16x!tt.ptr<f16>>)  : i32 {
+      %a = tt.load %p : tensor<16x16x!tt.ptr<f16>>
+      %j = tt.splat %i : i32 -> tensor<16x16xi32>
+      %q = tt.addptr %py, %j : tensor<16x16x!tt.ptr<f16>>, tensor<16x16xi32>
+      %b = tt.load %q : tensor<16x16x!tt.ptr<f16>>
+      STORE
+      %d = tt.dot %a, %b, %s, inputPrecision = ieee : tensor<16x16xf16> * tensor<16x16xf16> -> tensor<16x16xf32>
+      %t = tt.addptr %p, %c : tensor<16x16x!tt.ptr<f16>>, tensor<16x16xi32>
+      scf.yield %d, %t : tensor<16x16xf32>, tensor<16x16x!tt.ptr<f16>>
+    }
+    tt.store %po, %r#0 : tensor<16x16x!tt.ptr<f32>>
+    tt.return
+  }
+}"""  # noqa: E501
+
+
+@pytest.mark.parametrize("store,expected", [("", 2), ("tt.store %py, %a : tensor<16x16x!tt.ptr<f16>>", 1)])
+def test_loads_of_products_are_begun_a_turn_ahead(store, expected):
+    """But not of memory that the kernel writes."""
+    function = read(LOOP.replace("STORE", store))
+    assert prefetch(function, pointer_arguments(function))
+    (loop,) = [op for op in function.entry.ops if op.name == "scf.for"]
+    body = [op.name for op in loop.regions[0].ops]
+    assert body.count("tt.load") == 2 and body.index("tt.dot") > max(
+        i for i, name in enumerate(body) if name == "tt.load"
+    )
+    assert sum(op.name == "tt.load" for op in function.entry.ops) == expected
+    assert len(loop.results) == 2 + expected == len(loop.regions[0].arguments) - 1
+    defined = set(function.arguments)  # each value is there before it is used
+    for op in function.walk():
+        if op.name != "scf.yield":
+            assert set(op.operands) <= defined, op.name
+        defined |= {*op.results, *(a for region in op.regions for a in region.arguments)}
 
 
 def test_what_cannot_be_read_is_refused():

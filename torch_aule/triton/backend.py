@@ -29,7 +29,7 @@ WARP = 32  # threads of a warp, as Triton's programs count them; a subgroup of t
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    """What a launch may give beside a kernel's arguments. `num_stages` and hints for other compilers change nothing."""
+    """What a launch may give beside a kernel's arguments. Loops load a turn ahead if `num_stages` is above 1."""
 
     num_warps: int = 4
     num_ctas: int = 1
@@ -156,6 +156,6 @@ class AuleBackend(BaseBackend):
         if options.num_ctas != 1:
             raise Unsupported("num_ctas above 1 is not served on aule")
         device = device_facts(torch.aule.current_device())
-        kernel = write_kernel(str(module), device, options.num_warps * WARP)
+        kernel = write_kernel(str(module), device, options.num_warps * WARP, options.num_stages > 1)
         metadata |= {"name": kernel.name, "shared": kernel.shared_bytes}
         return f"{HEAD}{kernel.signature}\n{kernel.source}".encode()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch_aule.triton import elementwise, products
 from torch_aule.triton.ir import Block, Op, Value
 from torch_aule.triton.layout import Layout
-from torch_aule.triton.memory import FENCE, zero_of
+from torch_aule.triton.memory import FENCE, Packed, words_of, zero_of
 from torch_aule.triton.writer import Access, Registers, Writer
 
 __all__ = ["EMITTERS", "body"]
@@ -15,6 +15,11 @@ __all__ = ["EMITTERS", "body"]
 
 def _assign(w: Writer, to: Access, source: Access, layout: Layout) -> None:
     if to("0") == source("0"):
+        return
+    if isinstance(to, Packed):
+        per = 4 // to.kind.bytes
+        for i in range(layout.count // per):
+            w.out(f"{to.name}[{i}] = {words_of(to.kind, source, i * per, per)[0]};")
         return
     if isinstance(to, Registers) and isinstance(source, Registers) and to.of_matrix and source.of_matrix:
         w.out(f"{to.name} = {source.name};")
@@ -24,12 +29,14 @@ def _assign(w: Writer, to: Access, source: Access, layout: Layout) -> None:
 
 def _assign_all(w: Writer, pairs: Sequence[tuple[Value, Access]], values: list[Value]) -> None:
     """Assigns values to variables at once: all are computed before the first is changed."""
+    changing = {getattr(to, "name", "") for _, to in pairs}
     kept = []
     for (variable, to), value in zip(pairs, values):
         layout = w.home(variable)
         source = w.access(value, layout)
-        if source("0") != to("0") and len(pairs) > 1:
-            copy = w.array(variable.type, layout, "c")
+        apart = isinstance(source, (Packed, Registers)) and source.name not in changing
+        if len(pairs) > 1 and not apart:
+            copy = _like(w, variable, source)
             _assign(w, copy, source, layout)
             source = copy
         kept.append((to, source, layout))
@@ -37,13 +44,24 @@ def _assign_all(w: Writer, pairs: Sequence[tuple[Value, Access]], values: list[V
         _assign(w, to, source, layout)
 
 
+def _like(w: Writer, value: Value, source: Access) -> Access:
+    """A variable that is held as what it begins with: elements, or the words in which they were loaded."""
+    layout = w.home(value)
+    if isinstance(source, Packed):
+        name = w.name("c")
+        w.out(f"uint {name}[{layout.count * value.type.bytes // 4}];")
+        return Packed(name, value.type)
+    return w.array(value.type, layout, "c")
+
+
 def _carried(w: Writer, inner: list[Value], first: list[Value]) -> Sequence[tuple[Value, Access]]:
     """Variables that a loop carries, with what they begin with."""
     pairs = []
     for value, start in zip(inner, first):
         layout = w.home(value)
-        variable = w.array(value.type, layout, "c")
-        _assign(w, variable, w.access(start, layout), layout)
+        source = w.access(start, layout)
+        variable = _like(w, value, source)
+        _assign(w, variable, source, layout)
         pairs.append((value, variable))
     return pairs
 

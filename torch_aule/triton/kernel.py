@@ -10,6 +10,7 @@ from torch_aule.triton.ir import Function, Op, Value
 from torch_aule.triton.layout import Layout
 from torch_aule.triton.matrices import Matrix
 from torch_aule.triton.places import place
+from torch_aule.triton.prefetch import prefetch
 from torch_aule.triton.products import product_layout
 from torch_aule.triton.reader import read
 from torch_aule.triton.writer import Device, Writer
@@ -53,7 +54,7 @@ def _exchanged(function: Function, pointers: dict) -> frozenset[Value]:
     return frozenset(read & written)
 
 
-def write_kernel(ttir: str, device: Device, threads: int) -> Kernel:
+def write_kernel(ttir: str, device: Device, threads: int, ahead: bool = True) -> Kernel:
     """Write a kernel.
 
     Parameters
@@ -63,6 +64,8 @@ def write_kernel(ttir: str, device: Device, threads: int) -> Kernel:
     device : Device
     threads : int
         Invocations of a workgroup, a power of two.
+    ahead : bool, default True
+        Loops load for their products one turn ahead.
 
     Returns
     -------
@@ -74,6 +77,8 @@ def write_kernel(ttir: str, device: Device, threads: int) -> Kernel:
         With the place in the user's file, if the kernel has what is not served.
     """
     function = read(ttir)
+    if ahead:
+        prefetch(function, pointer_arguments(function))
     facts, pointers = known(function), pointer_arguments(function)
     matrices: dict[Layout, Matrix] = {}
     several = sum(op.name == "tt.dot" for op in function.walk()) > 1  # of attention: rows are reduced between them

@@ -123,14 +123,19 @@ def stage_ahead(w: Writer, loop: Op) -> None:
     products = [op for op in _inside(loop) if op.name == "tt.dot" and w.home(op.result) in w.matrices]
     inner = {value for op in _inside(loop) for value in (*op.results, *(a for r in op.regions for a in r.arguments))}
     inner |= {argument for region in loop.regions for argument in region.arguments}
-    same: dict[Value, None] = {}
-    bytes_ = 0
+    same: dict[Value, int] = {}
+    others = {"left": 0, "right": 0}
     for op in products:
-        for value, name in zip(op.operands[:2], ("left", "right")):
-            bytes_ += _planned(w, value, name)[1] * 2 * _planned(w, value, name)[0].run
-            if value not in inner:
-                same[value] = None
-    if not same or bytes_ > w.device.shared_bytes:
+        for value, name in zip(op.operands[:2], others):
+            if name == "left" and _held_as_operand(w, value, w.matrices[w.home(op.result)]):
+                continue
+            staged, words = _planned(w, value, name)
+            bytes_ = words * staged.run * 2
+            if value in inner:
+                others[name] = max(others[name], bytes_)
+            else:
+                same[value] = bytes_
+    if not same or sum(same.values()) + sum(others.values()) > w.device.shared_bytes:
         return
     w.barrier()
     for value in same:
