@@ -21,6 +21,7 @@ __all__ = ["AuleDriver"]
 
 # Triton keeps compiled kernels by a device's number alone. Beside another GPU's driver ours has numbers of its own.
 _BESIDE = 1 << 16
+_DESCRIPTOR = "tensordesc"  # how the type of a tensor's descriptor begins
 
 
 @functools.cache
@@ -55,14 +56,27 @@ class _Launcher:
 
     def __init__(self, source, metadata):
         self._taken = _positions(source.signature)
+        self._descriptors = any(kind.startswith(_DESCRIPTOR) for _, kind in self._taken)
 
     def __call__(self, x, y, z, stream, kernel, packed, launch_metadata, enter, leave, *arguments):
         if enter is not None:
             enter(launch_metadata)
         if x > 0 and y > 0 and z > 0:
-            kernel(*(_argument(arguments, path, kind) for path, kind in self._taken), x, y, z, x * y * z)
+            values = [_argument(arguments, path, kind) for path, kind in self._taken]
+            if self._descriptors:
+                values = [part for value in values for part in _parts(value)]
+            kernel(*values, x, y, z, x * y * z)
         if leave is not None:
             leave(launch_metadata)
+
+
+def _parts(value) -> list:
+    """A descriptor as the arguments that Triton's passes make of one; another value alone."""
+    if isinstance(value, (torch.Tensor, int, float)):
+        return [value]
+    from triton.backends.driver import decompose_descriptor
+
+    return [int(part) if isinstance(part, bool) else part for part in decompose_descriptor(value)]
 
 
 def _argument(arguments: tuple, path: tuple[int, ...], kind: str):
@@ -70,6 +84,8 @@ def _argument(arguments: tuple, path: tuple[int, ...], kind: str):
     value: Any = arguments
     for step in path:
         value = value[step]
+    if kind.startswith(_DESCRIPTOR):
+        return value
     if kind[0] == "*":
         return value if isinstance(value, torch.Tensor) else value.base  # a tensor that is read as another dtype
     if kind in ("u32", "u64"):

@@ -299,6 +299,10 @@ def _library(op: Op, *operands: str) -> str:
     raise op.unsupported(f"the function {symbol}")
 
 
+def _pointer_from_number(op: Op, *operands: str) -> str:
+    raise op.unsupported("a pointer that is made of a number (its tensor cannot be followed)")
+
+
 _TABLE: dict[str, Callable] = {
     "arith.addi": _logical("+", "!="), "arith.subi": _logical("-", "!="), "arith.muli": _logical("*", "&&"),
     "arith.andi": _logical("&", "&&"), "arith.ori": _logical("|", "||"), "arith.xori": _logical("^", "!="),
@@ -319,6 +323,7 @@ _TABLE: dict[str, Callable] = {
     "tt.addptr": _add_to_pointer, "tt.mulhiui": lambda op, a, b: f"mul_high_unsigned({a}, {b})",
     "tt.precise_sqrt": _through_float("sqrt"), "tt.precise_divf": _binary("/"), "tt.clampf": _clamp,
     "tt.extern_elementwise": _library, "tt.ptr_to_int": lambda op, a: f"int64_t({a})",
+    "tt.int_to_ptr": _pointer_from_number,
     "math.absf": _function("abs"), "math.absi": _function("abs"), "math.floor": _function("floor"),
     "math.ceil": _function("ceil"), "math.trunc": _function("trunc"), "math.round": _function("round_away"),
     "math.roundeven": _function("roundEven"), "math.rsqrt": _through_float("inversesqrt"),

@@ -143,6 +143,8 @@ class _Reader:
 
     def region(self) -> Block:
         (block,) = self.blocks().values()
+        if not block.ops or not block.end.name.endswith((".yield", ".return", ".condition")):
+            block.ops.append(Op("scf.yield", [], [], "", "", Place()))  # MLIR leaves out one that yields nothing
         return block
 
     def arguments(self, text: str) -> list[Value]:
