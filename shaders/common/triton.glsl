@@ -49,13 +49,15 @@ int remainder_of(int a, int b) { return a - a / b * b; }
 int64_t remainder_of(int64_t a, int64_t b) { return a - a / b * b; }
 int ceil_divided(int a, int b) { return a / b + ((remainder_of(a, b) != 0 && (a < 0) == (b < 0)) ? 1 : 0); }
 int floor_divided(int a, int b) { return a / b - ((remainder_of(a, b) != 0 && (a < 0) != (b < 0)) ? 1 : 0); }
+// The order of int64_t as that of uint64_t: Mesa 22.3 compares int64_t(an int) and a literal wrongly.
+uint64_t ordered(int64_t x) { return uint64_t(x) ^ 0x8000000000000000ul; }
 // By comparisons: 64-bit min and max gave wrong values on a driver (common/indexing.glsl).
 int larger(int a, int b) { return a < b ? b : a; }
 int smaller(int a, int b) { return b < a ? b : a; }
 uint larger(uint a, uint b) { return a < b ? b : a; }
 uint smaller(uint a, uint b) { return b < a ? b : a; }
-int64_t larger(int64_t a, int64_t b) { return a < b ? b : a; }
-int64_t smaller(int64_t a, int64_t b) { return b < a ? b : a; }
+int64_t larger(int64_t a, int64_t b) { return ordered(a) < ordered(b) ? b : a; }
+int64_t smaller(int64_t a, int64_t b) { return ordered(b) < ordered(a) ? b : a; }
 uint64_t larger(uint64_t a, uint64_t b) { return a < b ? b : a; }
 uint64_t smaller(uint64_t a, uint64_t b) { return b < a ? b : a; }
 

@@ -310,3 +310,24 @@ def test_more_programs_than_an_axis_of_the_device_has(device):
     out = torch.zeros(n, dtype=torch.int32, device=device)
     cast_kernel[(n,)](out, x.to(device), n, BLOCK=1, num_warps=1)
     assert torch.equal(out.cpu(), x.int())
+
+
+@triton.jit
+def wide_order_kernel(o, x, C: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = (tl.load(x + at)).to(tl.int64)
+    bound = tl.full((BLOCK,), C, tl.int64)
+    r = (v < bound).to(tl.int32) + 2 * (v <= bound) + 4 * (v > bound) + 8 * (bound <= v)
+    r += 16 * (tl.maximum(v, bound) == v) + 32 * (tl.minimum(bound, v) == v)
+    tl.store(o + at, r)
+
+
+@pytest.mark.parametrize("bound", [0, 16, -3, 2**31 - 1, 2**40, -(2**40)])
+def test_sign_extended_numbers_beside_wide_constants(device, bound):
+    x = torch.cat([torch.randint(-40, 40, (60,)), torch.randint(-(2**31), 2**31, (66,)), torch.tensor([16, -3])]).int()
+    out = torch.full((128,), 99, dtype=torch.int32, device=device)
+    wide_order_kernel[(1,)](out, x.to(device), C=bound, BLOCK=128)
+    v = x.long()
+    expected = (v < bound).int() + 2 * (v <= bound) + 4 * (v > bound) + 8 * (v >= bound)
+    expected += 16 * (v >= bound) + 32 * (v <= bound)
+    assert torch.equal(out.cpu(), expected.int())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from torch_aule.triton.ir import Op, Type
+from torch_aule.triton.ir import Op, Type, Value
 
 __all__ = ["GLSL", "UNSIGNED", "WORDS", "constant", "expression", "rounded"]
 
@@ -152,7 +152,16 @@ def _compare_ints(op: Op, a: str, b: str) -> str:
     if word[0] == "u" and kind != "ptr":
         u = UNSIGNED[kind]
         return f"({u}({a}) {sign} {u}({b}))"
+    if kind == "i64" and word[0] == "s" and any(map(_is_constant, op.operands)):
+        return f"(ordered({a}) {sign} ordered({b}))"
     return f"({a} {sign} {b})"
+
+
+def _is_constant(value: Value) -> bool:
+    """Whether all elements are constants, which a driver's compiler sees."""
+    while value.op is not None and value.op.name in ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape"):
+        value = value.op.operands[0]
+    return value.op is not None and value.op.name == "arith.constant"
 
 
 def _compare_floats(op: Op, a: str, b: str) -> str:
