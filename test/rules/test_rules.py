@@ -36,7 +36,7 @@ CEILINGS = {
     "private names in pages": 0,
     "links of the README into docs": 10,
     "files with a timer": 8,
-    "documented variables": 18,
+    "documented variables": 19,
     "planners without a table": 0,
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,6 +54,7 @@ class _Options:
     instrumentation_mode: str = ""
     fpsan_homomorphic_casts: bool = False
     ir_override: str | None = None
+    check_bounds: bool = False  # TORCH_AULE_CHECK_BOUNDS
 
     def hash(self) -> str:
         text = "_".join(f"{name}-{value}" for name, value in sorted(self.__dict__.items()))
@@ -66,6 +68,11 @@ def _own_version() -> str:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@functools.cache
+def _check_bounds() -> bool:
+    return os.environ.get("TORCH_AULE_CHECK_BOUNDS", "") not in ("", "0")
 
 
 def device_facts(index: int) -> Device:
@@ -108,6 +115,7 @@ class AuleBackend(BaseBackend):
         return f"{_own_version()}-{self.target.arch}"
 
     def parse_options(self, options: dict) -> Any:
+        options = {"check_bounds": _check_bounds(), **options}
         names = {field.name for field in dataclasses.fields(_Options)}
         return _Options(**{name: value for name, value in options.items() if name in names and value is not None})
 
@@ -156,6 +164,9 @@ class AuleBackend(BaseBackend):
         if options.num_ctas != 1:
             raise Unsupported("num_ctas above 1 is not served on aule")
         device = device_facts(torch.aule.current_device())
-        kernel = write_kernel(str(module), device, options.num_warps * WARP, options.num_stages > 1)
+        kernel = write_kernel(
+            str(module), device, options.num_warps * WARP, ahead=options.num_stages > 1,
+            check_bounds=options.check_bounds,
+        )  # fmt: skip
         metadata |= {"name": kernel.name, "shared": kernel.shared_bytes}
         return f"{HEAD}{kernel.signature}\n{kernel.source}".encode()

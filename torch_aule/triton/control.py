@@ -162,15 +162,6 @@ def barrier(w: Writer, op: Op) -> None:
     w.barrier()
 
 
-def check(w: Writer, op: Op) -> None:
-    """A device assertion: whoever finds it false reports it, and goes on."""
-    w.asserts = True
-    value = op.operands[0]
-    layout = w.home(value)
-    access = w.access(value, layout)
-    w.each(layout.count, lambda r: [f"if (!({access(r)})) report_assert();"])
-
-
 def unsplat(w: Writer, op: Op) -> None:
     value = op.operands[0]
     w.bind(op.result, w.access(value, w.home(value)))
@@ -191,6 +182,6 @@ def constant(w: Writer, op: Op) -> None:
 
 EMITTERS = {
     "scf.for": loop, "scf.while": while_loop, "scf.if": branch, "tt.get_program_id": program_id,
-    "tt.get_num_programs": num_programs, "ttg.barrier": barrier, "gpu.barrier": barrier, "tt.assert": check,
+    "tt.get_num_programs": num_programs, "ttg.barrier": barrier, "gpu.barrier": barrier,
     "tt.unsplat": unsplat, "ub.poison": poison, "llvm.intr.assume": nothing, "arith.constant": constant,
 }  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import threading
 from typing import Any
 
 import torch
@@ -16,8 +17,9 @@ from triton.backends.driver import DriverBase
 from torch_aule.accelerators import built_in_accelerator
 from torch_aule.shader.generated import compile_generated
 from torch_aule.triton.backend import HEAD, WARP, device_facts
+from torch_aule.triton.checks import site_texts
 
-__all__ = ["AuleDriver"]
+__all__ = ["AuleDriver", "reach"]
 
 # Triton keeps compiled kernels by a device's number alone. Beside another GPU's driver ours has numbers of its own.
 _BESIDE = 1 << 16
@@ -43,7 +45,9 @@ class _Utils:
     @staticmethod
     def load_binary(name: str, binary: bytes, shared: int, device: int) -> tuple:
         head, _, source = binary.decode().partition("\n")
-        kernel = compile_generated(source, name=_snake(name), signature=head.removeprefix(HEAD))
+        kernel = compile_generated(
+            source, name=_snake(name), signature=head.removeprefix(HEAD), constants=_tags(site_texts(source))
+        )
         return kernel, kernel, 0, 0, _properties(device % _BESIDE)["max_workgroup_invocations"]
 
     @staticmethod
@@ -51,11 +55,45 @@ class _Utils:
         """The table of kernels forgets what is long unused."""
 
 
+_PROBE = """struct Params {
+  uint64_t to;
+  int64_t place;
+  uint error_tag;
+};
+layout(local_size_x = 1) in;
+#include "common/indexing.glsl"
+#include "common/params.glsl"
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Tags { uint v; };
+void main() { Tags(p.to + uint64_t(p.place) * 4ul).v = p.error_tag; }
+"""
+_known_tags: dict[str, int] = {}
+_tags_lock = threading.Lock()
+
+
+def _tags(texts: dict[str, str]) -> dict[str, int]:
+    """The numbers by which errors name texts, for a kernel's constants.
+
+    A number is given to a kernel that has the text for its name, and the kernel tells it. While a graph is captured
+    nothing can tell, and errors name the whole kernel.
+    """
+    with _tags_lock:
+        new = [text for text in dict.fromkeys(texts.values()) if text not in _known_tags]
+        if new and torch.aule.is_current_stream_capturing():
+            return {}
+        if new:
+            found = torch.zeros(len(new), dtype=torch.int32, device="aule")
+            for i, text in enumerate(new):
+                compile_generated(_PROBE, name=text, signature="wlt")(found, i, 1)
+            _known_tags.update(zip(new, found.tolist()))
+        return {name: _known_tags[text] for name, text in texts.items()}
+
+
 class _Launcher:
     """Calls a kernel with what Triton hands a launcher."""
 
     def __init__(self, source, metadata):
         self._taken = _positions(source.signature)
+        self._checks = metadata.check_bounds
         self._descriptors = any(kind.startswith(_DESCRIPTOR) for _, kind in self._taken)
 
     def __call__(self, x, y, z, stream, kernel, packed, launch_metadata, enter, leave, *arguments):
@@ -65,7 +103,8 @@ class _Launcher:
             values = [_argument(arguments, path, kind) for path, kind in self._taken]
             if self._descriptors:
                 values = [part for value in values for part in _parts(value)]
-            kernel(*values, x, y, z, x * y * z)
+            bounds = _bounds(values) if self._checks else ()
+            kernel(*values, x, y, z, *bounds, x * y * z)
         if leave is not None:
             leave(launch_metadata)
 
@@ -76,7 +115,30 @@ def _parts(value) -> list:
         return [value]
     from triton.backends.driver import decompose_descriptor
 
-    return [int(part) if isinstance(part, bool) else part for part in decompose_descriptor(value)]
+    base, *numbers = decompose_descriptor(value)
+    return [reach(base), *map(int, numbers)]
+
+
+def reach(value: torch.Tensor) -> torch.Tensor:
+    """What a kernel may touch from a tensor's first element on: all that follows in the storage.
+
+    A launch is ordered with others by the memory of the tensors that it is given, and a kernel of Triton gets a mere
+    address. What lies before a view's first element is not declared.
+
+    Parameters
+    ----------
+    value : Tensor
+
+    Returns
+    -------
+    Tensor
+        With the same address.
+    """
+    count = value.numel()
+    if count == 0:
+        return value
+    rest = value.untyped_storage().nbytes() // value.element_size() - value.storage_offset()
+    return value if count == rest and value.is_contiguous() else value.detach().as_strided((rest,), (1,))
 
 
 def _argument(arguments: tuple, path: tuple[int, ...], kind: str):
@@ -87,11 +149,21 @@ def _argument(arguments: tuple, path: tuple[int, ...], kind: str):
     if kind.startswith(_DESCRIPTOR):
         return value
     if kind[0] == "*":
-        return value if isinstance(value, torch.Tensor) else value.base  # a tensor that is read as another dtype
+        return reach(value if isinstance(value, torch.Tensor) else value.base)  # a tensor that is read as another dtype
     if kind in ("u32", "u64"):
         bits = int(kind[1:])
         return value - (1 << bits) if value >> (bits - 1) else value
     return int(value) if kind[0] in "iu" else value
+
+
+def _bounds(values: list) -> list[int]:
+    """For each tensor the bytes of its storage before its first element, and from there on."""
+    found: list[int] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            before = int(value.storage_offset()) * value.element_size()
+            found += [before, int(value.untyped_storage().nbytes()) - before] if value.numel() else [0, 0]
+    return found
 
 
 def _snake(name: str) -> str:

@@ -163,12 +163,15 @@ class Function:
         Of arguments by name: what each is a multiple of, in bytes for pointers.
     blocks : dict
         By label; the first one is where it begins.
+    named : dict
+        Of arguments by name: what each is called in the user's file.
     """
 
     name: str
     arguments: list[Value]
     aligned: dict[str, int]
     blocks: dict[str, Block]
+    named: dict[str, str] = field(default_factory=dict)
 
     @property
     def entry(self) -> Block:

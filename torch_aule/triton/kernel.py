@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch_aule.triton import control, elementwise
+from torch_aule.triton.checks import bounds_members, site_lines
 from torch_aule.triton.facts import known, pointer_arguments
 from torch_aule.triton.ir import Function, Op, Value
 from torch_aule.triton.layout import Layout
@@ -54,7 +55,7 @@ def _exchanged(function: Function, pointers: dict) -> frozenset[Value]:
     return frozenset(read & written)
 
 
-def write_kernel(ttir: str, device: Device, threads: int, ahead: bool = True) -> Kernel:
+def write_kernel(ttir: str, device: Device, threads: int, *, ahead: bool = True, check_bounds: bool = False) -> Kernel:
     """Write a kernel.
 
     Parameters
@@ -66,6 +67,9 @@ def write_kernel(ttir: str, device: Device, threads: int, ahead: bool = True) ->
         Invocations of a workgroup, a power of two.
     ahead : bool, default True
         Loops load for their products one turn ahead.
+    check_bounds : bool, default False
+        Whether the kernel leaves out and reports what is outside of its tensors' storages. It then takes, behind the
+        grid's sizes, two numbers for each tensor: bytes of its storage before its first element, and from there on.
 
     Returns
     -------
@@ -92,6 +96,7 @@ def write_kernel(ttir: str, device: Device, threads: int, ahead: bool = True) ->
     w = Writer(function, facts, place(function, facts, threads, layout_of), pointers, device, threads)
     w.matrices = matrices
     w.exchanged = _exchanged(function, pointers)
+    w.check_bounds = check_bounds
     members, letters = [], []
     for i, argument in enumerate(function.arguments):
         kind = argument.type.element
@@ -110,6 +115,10 @@ def write_kernel(ttir: str, device: Device, threads: int, ahead: bool = True) ->
             letters[i] = {(True, True): "m", (False, True): "w"}.get((argument in w.reads, argument in w.writes), "r")
     members += ["  uint grid_x;", "  uint grid_y;", "  uint grid_z;"]
     letters += ["u", "u", "u"]
+    if check_bounds:
+        bounds = bounds_members(function.arguments)
+        members += bounds
+        letters += ["l"] * len(bounds)
     if w.asserts:
         members += ["  uint64_t errors;", "  uint error_tag;"]
         letters += ["e", "t"]
@@ -139,7 +148,8 @@ def _head(w: Writer, members: list[str]) -> list[str]:
     lines.append(f"layout(local_size_x = {w.threads}) in;")  # indexing.glsl reads it
     lines += ['#include "common/triton.glsl"', '#include "common/params.glsl"']
     if w.asserts:
-        lines.append('#include "inductor/errors.glsl"')
+        lines.append('#include "common/errors.glsl"')
+        lines += site_lines(w)
     lines += w.references.values()
     if w.words:
         lines.append(f"shared uint words[{w.words}];")

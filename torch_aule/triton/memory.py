@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch_aule.triton import elementwise
+from torch_aule.triton.checks import guarded
 from torch_aule.triton.ir import BITS, Op, Type, Value
 from torch_aule.triton.layout import SCALAR, Layout, blocked, log2
 from torch_aule.triton.writer import Access, Writer
@@ -105,6 +106,7 @@ def load(w: Writer, op: Op) -> None:
     run = _run(w, pointer, mask, layout)
     if run * kind.bytes < 4:
         run = 1  # of two bytes no word is made
+    condition = guarded(w, op, condition, address, run * size)
     if kind.bytes < 4 and run * kind.bytes >= 4:
         kept = _load_packed(w, kind, layout, run, address, condition, instead, coherent)
         w.bind(op.result, kept, layout)
@@ -213,6 +215,7 @@ def store(w: Writer, op: Op) -> None:
     coherent = _is_shared(w, pointer)
     once = w.only_once(layout)
     run = _run(w, pointer, mask, layout)
+    condition = guarded(w, op, condition, address, run * kind.bytes)
     with w.block(once):
         if run == 1:
             name = _reference(w, _PLAIN[kind.element], kind.bytes, coherent)
@@ -341,6 +344,7 @@ def _run_atomic(w: Writer, op: Op, call, mask: Value | None) -> None:
     w.writes |= arguments
     layout = _layout(w, op)
     condition = w.access(mask, layout) if mask is not None else None
+    condition = guarded(w, op, condition, w.access(pointer, layout), kind.bytes)
     ordered = "relaxed" not in op.text
     if ordered:
         w.out(FENCE)

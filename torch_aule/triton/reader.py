@@ -94,6 +94,13 @@ class _Places:
             text = self._known[inner[0]]
         return Place()
 
+    def name(self, text: str) -> str:
+        """What a value was called first: Triton renames it where it is assigned to another name."""
+        found = ""
+        while match := re.match(r'"([^"]*)"\((#loc\d*)\)$', text):
+            found, text = match[1], self._known.get(match[2], "")
+        return found
+
 
 class _Reader:
     def __init__(self, text: str):
@@ -107,6 +114,10 @@ class _Reader:
         if len(heads) != 1:
             raise Unsupported("functions that are not inlined (noinline) are not served on aule")
         self.at = heads[0]
+        named = {
+            name: self.places.name(where)
+            for name, where in re.findall(rf'({_NAME}): [^%]*?loc\(("[^"]*"\(#loc\d*\))\)', self.lines[self.at])
+        }
         head, _ = _without_places(self.lines[self.at])
         self.at += 1
         match = re.match(r"tt\.func (?:public |private )?@([\w.$]+)\((.*)\)(?: attributes \{.*\})? \{$", head)
@@ -123,7 +134,7 @@ class _Reader:
                 aligned[name] = int(known[1])
             self.values[name] = value
             arguments.append(value)
-        return Function(match[1], arguments, aligned, self.blocks())
+        return Function(match[1], arguments, aligned, self.blocks(), named)
 
     def blocks(self) -> dict[str, Block]:
         """Labelled blocks up to the line that closes the region, which is left to read."""
@@ -219,6 +230,14 @@ class _Reader:
         self.at += 1
         op.place = self.places.of(where)
         return _types(_split(end[end.index("(") :], " -> ")[1])
+
+    def read_tt_assert(self, op: Op) -> list[Type]:
+        op.operands = self.uses(op.text.partition('"')[0])
+        return []
+
+    def read_tt_print(self, op: Op) -> list[Type]:
+        op.operands = self.uses(op.text.rpartition('"')[2])
+        return []
 
     def read_arith_constant(self, op: Op) -> list[Type]:
         text, _, kind = op.text.rpartition(" : ")

@@ -120,6 +120,8 @@ class Writer:
         self.parts: dict[tuple[Layout, int], str] = {}
         self.references: dict[str, str] = {}
         self.asserts = False
+        self.check_bounds = False
+        self.sites: list[str] = []  # texts of checks that the kernel makes
         self.exchanged: frozenset[Value] = frozenset()  # arguments whose memory is read and written
         self.extensions: set[str] = set()
         self.matrices: dict[Layout, Matrix] = {}  # layouts of accumulators
@@ -415,11 +417,11 @@ class Writer:
         return block.end
 
     def op(self, op: Op) -> None:
-        from torch_aule.triton import control, exchanges, memory, products
+        from torch_aule.triton import checks, control, exchanges, memory, products
 
         if op.results and op.result in self.layouts.free:
             return
-        for module in (memory, control, exchanges, products):
+        for module in (memory, control, exchanges, products, checks):
             emit = module.EMITTERS.get(op.name)
             if emit is not None:
                 emit(self, op)
