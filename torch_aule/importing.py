@@ -30,17 +30,20 @@ class _WatchedSpec(ModuleSpec):
         self.__dict__["_initializing"] = value
         if value:
             return
-        done = self.__dict__.pop("_aule_done")
+        callbacks = self.__dict__.pop("_aule_done")
         self.__class__ = ModuleSpec
         module = sys.modules.get(self.name)
         if module is not None:  # absent: its import failed
-            done(module)
+            for done in callbacks:
+                done(module)
 
 
 def _watch(spec: ModuleSpec, done: Callable[[ModuleType], None]) -> None:
     if type(spec) is ModuleSpec:
-        spec.__dict__["_aule_done"] = done
+        spec.__dict__["_aule_done"] = []
         spec.__class__ = _WatchedSpec
+    if type(spec) is _WatchedSpec and done not in spec.__dict__["_aule_done"]:
+        spec.__dict__["_aule_done"].append(done)
 
 
 class ImportWatch:

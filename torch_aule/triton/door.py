@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import warnings
 from collections.abc import Callable
 from types import ModuleType
 
 from torch_aule.accelerators import built_in_accelerator
 from torch_aule.importing import ImportWatch
+from torch_aule.triton.ir import Unsupported
 
 __all__ = ["start"]
 
@@ -53,10 +55,52 @@ def _choose_driver(kind: str, module: ModuleType) -> None:
         owner.run = _with_our_driver(owner.run, module.driver, _driver_beside)
 
 
+_LAUNCHERS = {"triton.runtime.jit": ("JITFunction",), "triton.runtime.autotuner": ("Autotuner", "Heuristics")}
+_DYNAMO = "torch._dynamo.decorators"
+
+
+def _run_untraced(_: ModuleType) -> None:
+    """`torch.compile` breaks its graph at a launch. It would else compile Triton's own Python, piece by piece."""
+    dynamo = sys.modules.get(_DYNAMO)
+    disable = getattr(dynamo, "disable", None)  # absent while it is being imported: then this is called again
+    if disable is None:
+        return
+    for name, kinds in _LAUNCHERS.items():
+        for kind in kinds:
+            owner = getattr(sys.modules.get(name), kind, None)
+            if owner is not None and not getattr(owner.run, "_torchdynamo_disable", False):
+                owner.run = disable(owner.run)
+
+
+def _refuse_cuda_graphs(module: ModuleType) -> None:
+    """A timer that is made of CUDA's graphs says so, instead of failing at CUDA's first missing name."""
+    timer = getattr(module, "do_bench_cudagraph", None)
+    if timer is None or built_in_accelerator():
+        return
+
+    @functools.wraps(timer)
+    def do_bench_cudagraph(*args, **kwargs):
+        raise Unsupported(
+            "do_bench_cudagraph measures with graphs of CUDA, which are not served on aule; take do_bench"
+        )
+
+    module.do_bench_cudagraph = do_bench_cudagraph  # type: ignore[attr-defined]
+
+
+def _in_turn(*steps: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    def all_of_them(module: ModuleType) -> None:
+        for step in steps:
+            step(module)
+
+    return all_of_them
+
+
 _STEPS: dict[str, Callable[[ModuleType], None]] = {
     "triton.backends": _add_backend,
-    "triton.runtime.jit": functools.partial(_choose_driver, "JITFunction"),
-    "triton.runtime.autotuner": functools.partial(_choose_driver, "Autotuner"),
+    "triton.runtime.jit": _in_turn(functools.partial(_choose_driver, "JITFunction"), _run_untraced),
+    "triton.runtime.autotuner": _in_turn(functools.partial(_choose_driver, "Autotuner"), _run_untraced),
+    "triton.testing": _refuse_cuda_graphs,
+    _DYNAMO: _run_untraced,
 }
 
 
