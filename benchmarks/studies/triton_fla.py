@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from triton_packages import Case
 
-B, T, H, K, V = 2, 70, 2, 24, 40  # two chunks of 64, the second one short; no power of two
+B, T, H, K, V = 2, 70, 2, 12, 20  # two chunks of 64, the second one short; no power of two
 
 
 def recurrence(
@@ -138,7 +138,7 @@ def _recurrent(ops) -> list[Case]:
         lambda q, k, v, g: recurrence(q, k, v, g=g), lambda: [*_qkv(), _gate(*heads)])  # fmt: skip
     add("chunk_gla fused_recurrent_gla", lambda q, k, v, g: recurrence(q, k, v, gk=g),
         lambda: [*_qkv(), _gate(*heads, K)])  # fmt: skip
-    add("chunk_delta_rule fused_recurrent_delta_rule", lambda q, k, v, b: recurrence(q, k, v, beta=b),
+    add("fused_recurrent_delta_rule", lambda q, k, v, b: recurrence(q, k, v, beta=b),
         lambda: [*_qkv(keys=_unit), _rate(*heads)])  # fmt: skip
     add("chunk_gated_delta_rule", lambda q, k, v, g, b: recurrence(q, k, v, g=g, beta=b),
         lambda: [*_qkv(keys=_unit), _gate(*heads), _rate(*heads)])  # fmt: skip
@@ -147,7 +147,8 @@ def _recurrent(ops) -> list[Case]:
     add("chunk_comba", lambda q, k, v, p, g, b: recurrence(q, k, v, g=g, beta=b, p=p),
         lambda: [*_qkv(keys=_unit), _unit(*heads, K), _gate(*heads), _rate(*heads)])  # fmt: skip
     add("fused_recurrent_comba", lambda q, k, p, v, g, b: recurrence(q, k, v, g=g, beta=b, p=p),
-        lambda: [_r(*heads, K), _unit(*heads, K), _unit(*heads, K), _r(*heads, V), _gate(*heads), _rate(*heads)])  # fmt: skip
+        lambda: [t.detach() for t in (_r(*heads, K), _unit(*heads, K), _unit(*heads, K), _r(*heads, V), _gate(*heads),
+                                      _rate(*heads))])  # fmt: skip
     add("chunk_retention fused_chunk_retention fused_recurrent_retention parallel_retention",
         lambda q, k, v: _steady(q, k, v, _decays(H)), _qkv)  # fmt: skip
     add("chunk_lightning_attn fused_recurrent_lightning_attn",
@@ -167,6 +168,10 @@ def _recurrent(ops) -> list[Case]:
     add("chunk_rwkv7", lambda r, w, k, v, a, b: recurrence(r, k, v, gk=w, a=a, b=b, scale=1.0),
         lambda: (lambda t, ab: [t[0], _gate(*heads, 32), *t[1:], *ab])(low(), turned()))  # fmt: skip
     add("chunk_hgrn fused_recurrent_hgrn", _scan, lambda: [_r(B, T, 75), _gate(B, T, 75)])
+    cases.append(Case("fla chunk_delta_rule(bfloat16)",
+                      lambda *t: ops.chunk_delta_rule(*(x.bfloat16() for x in t))[0],
+                      lambda q, k, v, b: recurrence(q, k, v, beta=b)[0],
+                      lambda: [*_qkv(keys=_unit), _rate(*heads)], 3e-2))  # fmt: skip
     q, k = _r(*heads, K), _unit(*heads, K)
     beta = _rate(*heads)
     cases.append(Case("fla fused_recurrent_gated_delta_rule",
@@ -240,12 +245,12 @@ def _modules() -> list[Case]:
 
     labels = lambda: torch.randint(0, 129, (13,))  # noqa: E731
     return [
-        Case("fla rms_norm", lambda x, w: of("norm", "rms_norm")(x, w, None, eps=1e-5), rms,
+        Case("fla rms_norm", lambda x, w: of("norm.layernorm", "rms_norm")(x, w, None, eps=1e-5), rms,
              lambda: [_r(3, 5, 77), _r(77)]),
-        Case("fla layer_norm", lambda x, w, b: of("norm", "layer_norm")(x, w, b, eps=1e-5),
+        Case("fla layer_norm", lambda x, w, b: of("norm.layernorm", "layer_norm")(x, w, b, eps=1e-5),
              lambda x, w, b: F.layer_norm(x, (77,), w, b, 1e-5), lambda: [_r(3, 5, 77), _r(77), _r(77)]),
         Case("fla rms_norm(residual)",
-             lambda x, w, r: of("norm", "rms_norm")(x, w, None, residual=r, eps=1e-5, prenorm=True),
+             lambda x, w, r: of("norm.layernorm", "rms_norm")(x, w, None, residual=r, eps=1e-5, prenorm=True),
              lambda x, w, r: (rms(x + r, w), x + r), lambda: [_r(3, 5, 77), _r(77), _r(3, 5, 77)]),
         Case("fla rms_norm_gated",
              lambda x, g, w: of("norm.fused_norm_gate", "rms_norm_gated")(x, g, w, None, eps=1e-5),

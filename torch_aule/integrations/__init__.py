@@ -1,9 +1,9 @@
 """Makes other packages work with the device where they choose among devices that they know by name.
 
 Programs written for torch.cuda mostly need nothing: the device answers as PyTorch's accelerator. Where accelerate,
-transformers, safetensors, diffusers, gptqmodel, lightning, sentence-transformers, torchao or ultralytics keep closed
-lists, hooks add this one: see :func:`status`. A hook is applied when the other package is imported, never imports it,
-looks before it changes anything, and can be taken back with :func:`disable`, or kept off with
+transformers, safetensors, diffusers, gptqmodel, liger-kernel, lightning, sentence-transformers, torchao or ultralytics
+keep closed lists, hooks add this one: see :func:`status`. A hook is applied when the other package is imported, never
+imports it, looks before it changes anything, and can be taken back with :func:`disable`, or kept off with
 ``TORCH_AULE_INTEGRATIONS=0`` (or a list of those that are wanted: ``TORCH_AULE_INTEGRATIONS=accelerate,safetensors``).
 
 Hooks that choose the device for programs that name none act only if no built-in accelerator (CUDA, XPU, MPS) is there.
@@ -18,6 +18,7 @@ from torch_aule.integrations import (
     diffusers,
     gptqmodel,
     hqq,
+    liger,
     lightning,
     safetensors,
     sentence_transformers,
@@ -37,7 +38,7 @@ _registry = Registry([
     hook
     for package in (
         accelerate, bitsandbytes, compressed_tensors, transformers, transformers_batching, transformers_fp8,
-        transformers_gguf, transformers_mxfp4, safetensors, diffusers, gptqmodel, hqq, lightning,
+        transformers_gguf, transformers_mxfp4, safetensors, diffusers, gptqmodel, hqq, liger, lightning,
         sentence_transformers, torchao, ultralytics,
     )
     for hook in package.HOOKS
