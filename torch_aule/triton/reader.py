@@ -194,6 +194,8 @@ class _Reader:
         own = names.split(", ")
         if count:
             own = [f"{own[0]}#{i}" for i in range(count)]
+        if len(own) != len(types):
+            raise op.unsupported()
         for name, kind in zip(own, types, strict=True):
             value = Value(name, kind, op)
             self.values[name] = value
