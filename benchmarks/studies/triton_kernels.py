@@ -6,13 +6,12 @@ python benchmarks/studies/triton_kernels.py [--small] [--only NAME]
 import argparse
 import statistics
 import sys
-import time
 
 import torch
 import triton
 import triton.language as tl
 
-import torch_aule  # noqa: F401
+from torch_aule.measure.timing import Stopwatch
 
 
 @triton.jit
@@ -107,21 +106,18 @@ def synchronize(device):
 
 def seconds(device, run, target):
     """The median time of a call: several in a row, so that what the host takes is hidden."""
-    run()
-    synchronize(device)
-    begin = time.perf_counter()
-    run()
-    synchronize(device)
-    count = max(3, min(200, int(target / 5 / max(1e-6, time.perf_counter() - begin))))
-    times = []
-    for _ in range(5):
+
+    def of(count):
         synchronize(device)
-        begin = time.perf_counter()
+        watch = Stopwatch()
         for _ in range(count):
             run()
         synchronize(device)
-        times.append((time.perf_counter() - begin) / count)
-    return statistics.median(times)
+        return watch.seconds / count
+
+    run()
+    count = max(3, min(200, int(target / 5 / max(1e-6, of(1)))))
+    return statistics.median(of(count) for _ in range(5))
 
 
 def best(device, runs, target):

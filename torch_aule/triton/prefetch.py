@@ -87,7 +87,7 @@ def _movable(loop: Op, written: frozenset[Value], pointers: dict[Value, frozense
         needed: dict[Value, None] = {}
         if not all(_needs(operand, block, inside, needed) for operand in op.operands):
             continue
-        # What it needs of the next turn must be known in this one: carried values that come of carried values.
+        # Carried values that it needs must come of carried values, so that the next turn's are known in this one.
         pending, known = list(needed), set(needed)
         while pending:
             argument = pending.pop()
