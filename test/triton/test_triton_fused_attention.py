@@ -7,6 +7,7 @@ import torch
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 import triton.language as tl  # noqa: E402
+from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*TRITON_DEFAULT_FP_FUSION", "ignore:.*can_reorder")
 U32, U16, TINY16 = 2.0**-24, 2.0**-11, 2.0**-25  # half a unit in the last place; half of float16's smallest step
@@ -177,3 +178,75 @@ def test_attention(device, causal):
     ):
         bound = bound * (1 + U32 * length) + U16 * exact.abs() + TINY16
         assert ((got.grad.cpu().double() - exact).abs() <= 1.01 * bound + 1e-6).all()
+
+
+@triton.jit
+def descriptor_of(memory, rows, block: tl.constexpr, D: tl.constexpr):
+    if isinstance(memory, tl.tensor_descriptor):
+        return memory
+    else:
+        return tl.make_tensor_descriptor(memory, shape=[rows, D], strides=[D, 1], block_shape=[block, D])
+
+
+def shapes_of_blocks(given):
+    """Before a launch with a configuration: descriptors from the host get its sizes."""
+    if isinstance(given["q"], TensorDescriptor):
+        for name, rows in (("q", "BM"), ("k", "BN"), ("v", "BN"), ("o", "BM")):
+            given[name].block_shape = [given[rows], given["D"]]
+
+
+def whole_blocks(configs, named, **kwargs):
+    """Configurations whose blocks divide the length."""
+    return [config for config in configs if named["length"] % config.kwargs["BM"] == 0]
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BM": 32, "BN": 16}, num_stages=2, num_warps=4, pre_hook=shapes_of_blocks),
+        triton.Config({"BM": 16, "BN": 16}, num_stages=3, num_warps=2, pre_hook=shapes_of_blocks),
+    ],
+    key=["length"],
+    prune_configs_by={"early_config_prune": whole_blocks},
+)
+@triton.jit
+def attend_by_descriptors(
+    q, k, v, o, scale, heads, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, APART: tl.constexpr
+):
+    rows = heads * length
+    queries, out = descriptor_of(q, rows, BM, D), descriptor_of(o, rows, BM, D)
+    keys, values = descriptor_of(k, rows, BN, D), descriptor_of(v, rows, BN, D)
+    first = tl.program_id(1) * length
+    at = first + tl.program_id(0) * BM
+    x = queries.load([at, 0])
+    top, total = tl.full([BM], -float("inf"), tl.float32), tl.zeros([BM], dtype=tl.float32)
+    sums = tl.zeros([BM, D], dtype=tl.float32)
+    for begin in tl.range(0, length, BN, warp_specialize=APART):
+        s = tl.dot(x, keys.load([first + begin, 0]).T) * (scale * 1.4426950408889634)
+        higher = tl.maximum(top, tl.max(s, 1))
+        p, old = tl.math.exp2(s - higher[:, None]), tl.math.exp2(top - higher)
+        total = total * old + tl.sum(p, 1)
+        z = values.load([first + begin, 0])
+        sums = tl.dot(p.to(z.dtype), z, sums * old[:, None])
+        top = higher
+    out.store([at, 0], (sums / total[:, None]).to(tl.float16))
+
+
+@pytest.mark.parametrize("form", ["device", "host"])
+def test_attention_by_descriptors(device, form):
+    heads, length, size = 2, 16 * random.randrange(3, 6), 32
+    scale = size**-0.5
+    q, k, v = (torch.randn(heads, length, size).half() for _ in range(3))
+    own, out = [t.to(device) for t in (q, k, v)], torch.zeros(heads, length, size, dtype=torch.float16, device=device)
+    given = [*own, out]
+    if form == "host":
+        given = [TensorDescriptor(t, [heads * length, size], [size, 1], [1, 1]) for t in given]
+    attend_by_descriptors[lambda meta: (length // meta["BM"], heads)](
+        *given, scale, heads, length, D=size, APART=form == "device"
+    )
+    q, k, v = (t.double() for t in (q, k, v))
+    p = (q @ k.transpose(1, 2) * scale).softmax(-1)
+    o = p @ v
+    most = float((q.abs() @ k.abs().transpose(1, 2)).max()) * scale
+    relative = U16 + U32 * (most * (size + 4) + 2 * length + 20)
+    bound = relative * 2 * (p @ v.abs()) + 2.0**-24 * v.abs().sum(1, keepdim=True) + U16 * o.abs() + TINY16
+    assert ((out.cpu().double() - o).abs() <= bound).all()

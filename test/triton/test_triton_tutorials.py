@@ -257,8 +257,8 @@ def tuned_product(
     kind: tl.constexpr = tl.int32 if a.dtype.element_ty == tl.int8 else tl.float32
     sums = tl.zeros((BM, BN), dtype=kind)
     for i in range(0, tl.cdiv(K, BK)):
-        x = tl.load(left, mask=k[None, :] < K - i * BK, other=0)
-        y = tl.load(right, mask=k[:, None] < K - i * BK, other=0)
+        x = tl.load(left, mask=k[None, :] < K - i * BK, other=0.0)
+        y = tl.load(right, mask=k[:, None] < K - i * BK, other=0.0)
         sums = tl.dot(x, y, sums)
         left += BK * sak
         right += BK * sbk
@@ -269,19 +269,19 @@ def tuned_product(
     tl.store(c + scm * m[:, None] + scn * n[None, :], r, mask=(m[:, None] < M) & (n[None, :] < N))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.int8])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.float8_e5m2])
 def test_a_tuned_product(device, dtype):
     m, n, k = odd(40, 90), odd(40, 90), odd(30, 80)
     if dtype == torch.int8:
         a, b = (torch.randint(-128, 128, s, dtype=dtype) for s in ((m, k), (k, n)))
         out = torch.empty(m, n, dtype=torch.int32, device=device)
     else:
-        a, b = torch.randn(m, k).half(), torch.randn(k, n).half()
+        a, b = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype)
         out = torch.empty(m, n, dtype=torch.float16, device=device)
     own_a, own_b = a.to(device), b.to(device)
     tuned_product[lambda meta: (triton.cdiv(m, meta["BM"]) * triton.cdiv(n, meta["BN"]),)](
         own_a, own_b, out, m, n, k, *own_a.stride(), *own_b.stride(), *out.stride(),
-        ACTIVATION="leaky" if dtype == torch.float16 else "",
+        ACTIVATION="" if dtype == torch.int8 else "leaky",
     )  # fmt: skip
     assert tuned_product.best_config in CONFIGS
     if dtype == torch.int8:
