@@ -41,7 +41,7 @@ def test_without_the_variable_the_text_has_no_checks(device):
     x, out = torch.randn(n, device=device), torch.zeros(n, device=device)
     kernel = copied[(3,)](x, out, n, BLOCK=128)
     text = kernel.asm["glsl"].decode()
-    assert "report_error" not in text and site_texts(text) == {}
+    assert "report_error" not in text and site_texts(text) == []
     assert kernel.metadata.check_bounds is False
     assert torch.equal(out, x)
 
@@ -111,9 +111,25 @@ def test_a_kernel_may_reach_beyond_its_view(device):
 
 
 def test_sites_are_named_in_the_text():
-    lines = [
-        r'// aule site: "kernel k, \"a\", f.py:3"',
-        "layout(constant_id = 0) const uint SITE_0 = 0u;",
-        "void main() {}",
-    ]
-    assert site_texts("\n".join(lines)) == {"SITE_0": 'kernel k, "a", f.py:3'}
+    lines = ["struct Params {", r'// aule site: "kernel k, \"a\", f.py:3"', "  uint site0;", "};"]
+    assert site_texts("\n".join(lines)) == ['kernel k, "a", f.py:3']
+
+
+@triton.jit
+def many_assertions(x, o, COUNT: tl.constexpr):
+    v = tl.load(x)
+    for i in tl.static_range(COUNT):
+        tl.device_assert(v != i, f"number {i}")
+    tl.store(o, v)
+
+
+def test_a_kernel_with_many_assertions(device):
+    count = 100
+    which = random.randrange(count)
+    x = torch.tensor([count], dtype=torch.int32, device=device)
+    out = torch.zeros(1, dtype=torch.int32, device=device)
+    many_assertions[(1,)](x, out, COUNT=count, debug=True)
+    assert out.item() == count
+    many_assertions[(1,)](x.fill_(which), out, COUNT=count, debug=True)
+    with pytest.raises(RuntimeError, match=f"device_assert 'number {which}'"):
+        torch.aule.synchronize()

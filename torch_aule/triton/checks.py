@@ -1,7 +1,7 @@
 """Checks that a kernel makes while it runs: assertions, and whether an access is inside of its tensor's storage. Pure.
 
 A failed check writes to the device's error record, which the host raises at the next synchronisation. Each check is a
-site: a number in the kernel, a specialization constant, by which the record names a text that the host knows.
+site: a member of Params, the number by which the record names a text that the host knows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from torch_aule.triton.ir import BITS, Op, Value
 from torch_aule.triton.writer import Access, Writer
 
-__all__ = ["EMITTERS", "bounds_members", "guarded", "site_lines", "site_texts"]
+__all__ = ["EMITTERS", "bounds_members", "guarded", "site_members", "site_texts"]
 
 _SITE = "// aule site: "  # how a line of a kernel's text begins that has the text of a site
 
@@ -20,21 +20,20 @@ _SITE = "// aule site: "  # how a line of a kernel's text begins that has the te
 def _site(w: Writer, op: Op, text: str) -> str:
     """The expression of a new site's number; that of the kernel where the host knows none of the site."""
     w.asserts = True
-    name = f"SITE_{len(w.sites)}"
-    w.sites.append(f"Triton kernel {w.function.name}, {text}, {op.place}")
+    text = f"Triton kernel {w.function.name}, {text}, {op.place}"
+    if text not in w.sites:
+        w.sites.append(text)
+    name = f"p.site{w.sites.index(text)}"
     return f"({name} == 0u ? p.error_tag : {name})"
 
 
-def site_lines(w: Writer) -> list[str]:
-    """Lines of GLSL that declare the sites of a kernel."""
-    lines = []
-    for i, text in enumerate(w.sites):
-        lines += [f"{_SITE}{json.dumps(text)}", f"layout(constant_id = {i}) const uint SITE_{i} = 0u;"]
-    return lines
+def site_members(w: Writer) -> list[str]:
+    """Members of Params for the sites of a kernel, with their texts."""
+    return [line for i, text in enumerate(w.sites) for line in (f"{_SITE}{json.dumps(text)}", f"  uint site{i};")]
 
 
-def site_texts(source: str) -> dict[str, str]:
-    """Of a kernel's sites by their names.
+def site_texts(source: str) -> list[str]:
+    """What errors say of a kernel's sites, in their order.
 
     Parameters
     ----------
@@ -43,11 +42,9 @@ def site_texts(source: str) -> dict[str, str]:
 
     Returns
     -------
-    dict of str to str
-        From the name of a specialization constant to what an error says of it.
+    list of str
     """
-    found = [line.removeprefix(_SITE) for line in source.split("\n") if line.startswith(_SITE)]
-    return {f"SITE_{i}": json.loads(text) for i, text in enumerate(found)}
+    return [json.loads(line.removeprefix(_SITE)) for line in source.split("\n") if line.startswith(_SITE)]
 
 
 def bounds_members(arguments: list[Value]) -> list[str]:

@@ -45,9 +45,9 @@ class _Utils:
     @staticmethod
     def load_binary(name: str, binary: bytes, shared: int, device: int) -> tuple:
         head, _, source = binary.decode().partition("\n")
-        kernel = compile_generated(
-            source, name=_snake(name), signature=head.removeprefix(HEAD), constants=_tags(site_texts(source))
-        )
+        kernel = compile_generated(source, name=_snake(name), signature=head.removeprefix(HEAD))
+        if texts := site_texts(source):
+            kernel = _Checked(kernel, texts)
         return kernel, kernel, 0, 0, _properties(device % _BESIDE)["max_workgroup_invocations"]
 
     @staticmethod
@@ -70,22 +70,33 @@ _known_tags: dict[str, int] = {}
 _tags_lock = threading.Lock()
 
 
-def _tags(texts: dict[str, str]) -> dict[str, int]:
-    """The numbers by which errors name texts, for a kernel's constants.
+def _tags(texts: list[str]) -> list[int]:
+    """The numbers by which errors name texts.
 
     A number is given to a kernel that has the text for its name, and the kernel tells it. While a graph is captured
     nothing can tell, and errors name the whole kernel.
     """
     with _tags_lock:
-        new = [text for text in dict.fromkeys(texts.values()) if text not in _known_tags]
+        new = [text for text in dict.fromkeys(texts) if text not in _known_tags]
         if new and torch.aule.is_current_stream_capturing():
-            return {}
+            return [0] * len(texts)
         if new:
             found = torch.zeros(len(new), dtype=torch.int32, device="aule")
             for i, text in enumerate(new):
                 compile_generated(_PROBE, name=text, signature="wlt")(found, i, 1)
             _known_tags.update(zip(new, found.tolist()))
-        return {name: _known_tags[text] for name, text in texts.items()}
+        return [_known_tags[text] for text in texts]
+
+
+class _Checked:
+    """A kernel that gets the numbers of its sites, behind its other arguments."""
+
+    def __init__(self, kernel, texts: list[str]):
+        self._kernel, self._tags = kernel, _tags(texts)
+
+    def __call__(self, *arguments):
+        *others, groups = arguments
+        self._kernel(*others, *self._tags, groups)
 
 
 class _Launcher:
@@ -138,7 +149,9 @@ def reach(value: torch.Tensor) -> torch.Tensor:
     if count == 0:
         return value
     rest = value.untyped_storage().nbytes() // value.element_size() - value.storage_offset()
-    return value if count == rest and value.is_contiguous() else value.detach().as_strided((rest,), (1,))
+    if count == rest and value.is_contiguous():
+        return value
+    return (value.detach() if value.requires_grad else value).as_strided((rest,), (1,))
 
 
 def _argument(arguments: tuple, path: tuple[int, ...], kind: str):

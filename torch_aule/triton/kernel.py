@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch_aule.triton import control, elementwise
-from torch_aule.triton.checks import bounds_members, site_lines
+from torch_aule.triton.checks import bounds_members, site_members
 from torch_aule.triton.facts import known, pointer_arguments
 from torch_aule.triton.ir import Function, Op, Value
 from torch_aule.triton.layout import Layout
@@ -120,6 +120,8 @@ def write_kernel(ttir: str, device: Device, threads: int, *, ahead: bool = True,
         members += bounds
         letters += ["l"] * len(bounds)
     if w.asserts:
+        members += site_members(w)
+        letters += ["u"] * len(w.sites)
         members += ["  uint64_t errors;", "  uint error_tag;"]
         letters += ["e", "t"]
     shared = w.words * 4 + sum(_bytes_of(name) * count for name, count in w.arrays.items())
@@ -149,7 +151,6 @@ def _head(w: Writer, members: list[str]) -> list[str]:
     lines += ['#include "common/triton.glsl"', '#include "common/params.glsl"']
     if w.asserts:
         lines.append('#include "common/errors.glsl"')
-        lines += site_lines(w)
     lines += w.references.values()
     if w.words:
         lines.append(f"shared uint words[{w.words}];")
