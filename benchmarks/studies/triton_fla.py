@@ -264,7 +264,8 @@ def _modules() -> list[Case]:
              lambda: [_r(2, 37, 48), _r(48, 4)]),
         Case("fla rotary_embedding", lambda *t: of("rotary", "rotary_embedding")(*t), turned,
              lambda: [_r(2, 37, 3, 32), *angles(37, 16)]),
-        Case("fla cross_entropy_loss", lambda x, t: _first(of("fused_cross_entropy.ops", "cross_entropy_loss")(x * 1, t)).sum(),
+        Case("fla cross_entropy_loss",
+             lambda x, t: _first(of("fused_cross_entropy.ops", "cross_entropy_loss")(x * 1, t)).sum(),
              lambda x, t: F.cross_entropy(x, t, reduction="sum"), lambda: [_r(13, 129), labels()]),
         Case("fla fused_linear_cross_entropy_loss",
              lambda x, t, w: of("fused_linear_cross_entropy.ops", "fused_linear_cross_entropy_loss")(x, t, w),
@@ -299,9 +300,8 @@ def _helpers() -> list[Case]:
         Case("fla logsumexp_fwd", lambda x: ops.logsumexp_fwd(x), lambda x: x.logsumexp(-1),
              lambda: [torch.randn(5, 77)]),
         Case("fla solve_tril", lambda a: ops.solve_tril(a), inverse,
-             lambda: [(lambda a: (a.view(B, 2, 64, H, 64).tril(-1) if False else a))(
-                 torch.stack([torch.stack([(torch.randn(64, 64) * 0.1).tril(-1) for _ in range(H)], 1)
-                              for _ in range(2 * B)]).view(B, 128, H, 64))], 1e-3),
+             lambda: [(torch.randn(B, 2, H, 64, 64) * 0.1).tril(-1).transpose(2, 3).reshape(B, 128, H, 64)],
+             1e-3),
     ]  # fmt: skip
 
 

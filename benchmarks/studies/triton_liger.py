@@ -244,7 +244,8 @@ def _others(ops, fn) -> list[Case]:
         Case("liger rope(24 numbers a head)", lambda q, k, c, s: fn.liger_rope(q * 1, k * 1, c, s), _rope,
              lambda: [_r(2, 5, 9, 24), _r(2, 5, 9, 24), *_angles(2, 9, 24)]),
         Case("liger llama4_rope",
-             lambda q, k, c, s: ops.LigerLlama4RopeFunction.apply(q * 1, k * 1, torch.complex(c.cpu(), s.cpu()).to("aule")),
+             lambda q, k, c, s: ops.LigerLlama4RopeFunction.apply(
+                 q * 1, k * 1, torch.complex(c.cpu(), s.cpu()).to("aule")),
              _interleaved_rope, lambda: [_r(2, 7, 4, 16), _r(2, 7, 2, 16), *[t[0, :, :8] for t in _angles(1, 7, 16)]]),
         Case("liger qwen2vl_mrope", lambda q, k, c, s: fn.liger_qwen2vl_mrope(q * 1, k * 1, c, s, [2, 3, 3]),
              lambda q, k, c, s: _mrope(q, k, c, s, [2, 3, 3]),

@@ -144,12 +144,8 @@ def _one_configuration() -> None:
     owner.__init__ = __init__
 
 
-def _work(names, results, shared: int) -> None:
+def _work(names, results) -> None:
     _one_configuration()
-    if shared:
-        utils = importlib.import_module("torch_aule.triton.driver")._Utils
-        own = utils.get_device_properties
-        utils.get_device_properties = staticmethod(lambda index: own(index) | {"max_shared_mem": shared})
     known = cases()
     results.put(list(known))
     for name in iter(names.get, None):
@@ -164,10 +160,10 @@ def _work(names, results, shared: int) -> None:
 
 
 class _Worker:
-    def __init__(self, shared: int):
+    def __init__(self):
         spawn = multiprocessing.get_context("spawn")
         self.names, self.results = spawn.Queue(), spawn.Queue()
-        self.process = spawn.Process(target=_work, args=(self.names, self.results, shared), daemon=True)
+        self.process = spawn.Process(target=_work, args=(self.names, self.results), daemon=True)
         self.process.start()
         self.known = self.results.get(timeout=90)
 
@@ -192,9 +188,8 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="of names of operators")
     parser.add_argument("--jobs", type=int, default=1, help="this and --job: every jobs-th operator, from job on")
     parser.add_argument("--job", type=int, default=0)
-    parser.add_argument("--shared", type=int, default=0, help="bytes of shared memory, where a device has more than it says")
     options = parser.parse_args()
-    worker = _Worker(options.shared)
+    worker = _Worker()
     wanted = [n for n in worker.known if not options.words or any(w in n for w in options.words)]
     rows = []
     for name in wanted[options.job :: options.jobs]:
@@ -203,7 +198,7 @@ def main() -> None:
         print(f"{row[1]:8} {row[0]:45} {row[3]:5.1f} s  {row[2]}", flush=True)
         if row[1] == "late" or not worker.process.is_alive():
             worker.stop()
-            worker = _Worker(options.shared)
+            worker = _Worker()
     worker.stop()
     packages = sorted({row[0].split()[0] for row in rows})
     for package in packages:

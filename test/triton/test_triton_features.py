@@ -192,7 +192,8 @@ def test_assembly_is_refused_with_its_line(device):
 
 
 @triton.autotune(
-    configs=[triton.Config({"BLOCK": 32}, num_warps=1), triton.Config({"BLOCK": 128}, num_warps=4)], key=["n"],
+    configs=[triton.Config({"BLOCK": 32}, num_warps=1), triton.Config({"BLOCK": 128}, num_warps=4)],
+    key=["n"],
     reset_to_zero=["o"],
 )
 @triton.heuristics({"WHOLE": lambda args: args["n"] % args["BLOCK"] == 0})
