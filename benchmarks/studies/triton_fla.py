@@ -157,12 +157,14 @@ def _recurrent(ops) -> list[Case]:
     add("chunk_linear_attn fused_chunk_linear_attn fused_recurrent_linear_attn", recurrence, _qkv, normalize=False)
     add("chunk_gsa fused_recurrent_gsa", _slots, lambda: [*_qkv(), _r(*heads, 16), _gate(*heads, 16)])
     add("chunk_rwkv6 fused_recurrent_rwkv6",
-        lambda r, k, v, w, u: recurrence(r, k, v, gk=w, bonus=u), lambda: [*_qkv(), _gate(*heads, K), _r(H, K)])  # fmt: skip
+        lambda r, k, v, w, u: recurrence(r, k, v, gk=w, bonus=u),
+        lambda: [*_qkv(), _gate(*heads, K), _r(H, K)])  # fmt: skip
     low = lambda: [_r(*heads, 32), _r(*heads, 32), _r(*heads, 32)]  # noqa: E731
     turned = lambda: (lambda u: [(-u).detach().requires_grad_(), (u * 0.5).detach().requires_grad_()])(  # noqa: E731
         F.normalize(torch.randn(*heads, 32), dim=-1))  # fmt: skip
     add("chunk_dplr_delta_rule fused_recurrent_dplr_delta_rule",
-        lambda q, k, v, a, b, g: recurrence(q, k, v, gk=g, a=a, b=b), lambda: [*low(), *turned(), _gate(*heads, 32)])  # fmt: skip
+        lambda q, k, v, a, b, g: recurrence(q, k, v, gk=g, a=a, b=b),
+        lambda: [*low(), *turned(), _gate(*heads, 32)])  # fmt: skip
     add("chunk_iplr_delta_rule fused_recurrent_iplr_delta_rule", lambda q, k, v, a, b: recurrence(q, k, v, a=a, b=b),
         lambda: [*low(), *turned()])  # fmt: skip
     add("chunk_rwkv7", lambda r, w, k, v, a, b: recurrence(r, k, v, gk=w, a=a, b=b, scale=1.0),
@@ -193,9 +195,10 @@ def _recurrent(ops) -> list[Case]:
     for name, gate, form in (("chunk_gla", (K,), "gk"), ("chunk_simple_gla", (), "g")):
         cases.append(Case(
             f"fla {name}(sequences)",
-            lambda *t, f=getattr(ops, name): f(*t, cu_seqlens=torch.tensor(starts, device="aule"))[0],
+            lambda *t, name=name: getattr(ops, name)(*t, cu_seqlens=torch.tensor(starts, device="aule"))[0],
             _pieces(lambda q, k, v, g, form=form: recurrence(q, k, v, **{form: g}), starts),
-            lambda gate=gate: [t.detach().flatten(0, 1)[None].requires_grad_() for t in (*_qkv(), _gate(*heads, *gate))],
+            lambda gate=gate: [t.detach().flatten(0, 1)[None].requires_grad_()
+                               for t in (*_qkv(), _gate(*heads, *gate))],
             5e-4,
         ))  # fmt: skip
     return cases
