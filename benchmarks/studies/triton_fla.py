@@ -12,13 +12,14 @@ B, T, H, K, V = 2, 70, 2, 12, 20  # two chunks of 64, the second one short; no p
 
 
 def recurrence(
-    q, k, v, g=None, gk=None, gv=None, beta=None, p=None, a=None, b=None, bonus=None, scale=None, state=None
+    q, k, v, g=None, gk=None, gv=None, beta=None, p=None, a=None, b=None, bonus=None, scale=None, state=None,
+    early=False,
 ):  # fmt: skip
     """A state that is a matrix, step by step, which all of these operators compute in chunks.
 
     [batch, time, heads, size] each; gates are logarithms: `g` of the state, `gk` of its rows, `gv` of its columns.
     With `beta` a step takes out what the state has at `p` (default `k`) before it writes; `a` and `b` add the state
-    at `a` along `b`.
+    at `a` along `b`. `early`: what is taken out is what was there before the gates.
     """
     scale = k.shape[-1] ** -0.5 if scale is None else scale
     s = q.new_zeros(q.shape[0], q.shape[2], k.shape[-1], v.shape[-1]) if state is None else state
@@ -31,7 +32,7 @@ def recurrence(
         write = v[:, t]
         if beta is not None:
             at = (k if p is None else p)[:, t]
-            write = (write - (s * at[..., None]).sum(-2)) * beta[:, t, :, None]
+            write = (write - ((before if early else s) * at[..., None]).sum(-2)) * beta[:, t, :, None]
         if a is not None:
             s = s + b[:, t, :, :, None] * (before * a[:, t, :, :, None]).sum(-2, keepdim=True)
         new = k[:, t, :, :, None] * write[..., None, :]
@@ -142,11 +143,13 @@ def _recurrent(ops) -> list[Case]:
         lambda: [*_qkv(keys=_unit), _rate(*heads)])  # fmt: skip
     add("chunk_gated_delta_rule", lambda q, k, v, g, b: recurrence(q, k, v, g=g, beta=b),
         lambda: [*_qkv(keys=_unit), _gate(*heads), _rate(*heads)])  # fmt: skip
-    add("chunk_kda fused_recurrent_kda", lambda q, k, v, g, b: recurrence(q, k, v, gk=g, beta=b),
+    add("fused_recurrent_kda", lambda q, k, v, g, b: recurrence(q, k, v, gk=g, beta=b),
+        lambda: [t.detach() for t in (*_qkv(keys=_unit), _gate(*heads, K), _rate(*heads))])  # fmt: skip
+    add("chunk_kda", lambda q, k, v, g, b: recurrence(q, k, v, gk=g, beta=b),
         lambda: [*_qkv(keys=_unit), _gate(*heads, K), _rate(*heads)])  # fmt: skip
     add("chunk_comba", lambda q, k, v, p, g, b: recurrence(q, k, v, g=g, beta=b, p=p),
         lambda: [*_qkv(keys=_unit), _unit(*heads, K), _gate(*heads), _rate(*heads)])  # fmt: skip
-    add("fused_recurrent_comba", lambda q, k, p, v, g, b: recurrence(q, k, v, g=g, beta=b, p=p),
+    add("fused_recurrent_comba", lambda q, k, p, v, g, b: recurrence(q, k, v, g=g, beta=b, p=p, early=True),
         lambda: [t.detach() for t in (_r(*heads, K), _unit(*heads, K), _unit(*heads, K), _r(*heads, V), _gate(*heads),
                                       _rate(*heads))])  # fmt: skip
     add("chunk_retention fused_chunk_retention fused_recurrent_retention parallel_retention",
