@@ -165,9 +165,10 @@ def _recurrent(ops) -> list[Case]:
     low = lambda: [_r(*heads, 32), _r(*heads, 32), _r(*heads, 32)]  # noqa: E731
     turned = lambda: (lambda u: [(-u).detach().requires_grad_(), (u * 0.5).detach().requires_grad_()])(  # noqa: E731
         F.normalize(torch.randn(*heads, 32), dim=-1))  # fmt: skip
-    add("chunk_dplr_delta_rule fused_recurrent_dplr_delta_rule",
-        lambda q, k, v, a, b, g: recurrence(q, k, v, gk=g, a=a, b=b),
-        lambda: [*low(), *turned(), _gate(*heads, 32)])  # fmt: skip
+    dplr = lambda: [*low(), *turned(), _gate(*heads, 32)]  # noqa: E731
+    add("chunk_dplr_delta_rule", lambda q, k, v, a, b, g: recurrence(q, k, v, gk=g, a=a, b=b), dplr)
+    add("fused_recurrent_dplr_delta_rule", lambda q, k, v, a, b, g: recurrence(q, k, v, gk=g, a=a, b=b),
+        lambda: [t.detach() for t in dplr()])  # fmt: skip
     add("chunk_iplr_delta_rule fused_recurrent_iplr_delta_rule", lambda q, k, v, a, b: recurrence(q, k, v, a=a, b=b),
         lambda: [*low(), *turned()])  # fmt: skip
     add("chunk_rwkv7", lambda r, w, k, v, a, b: recurrence(r, k, v, gk=w, a=a, b=b, scale=1.0),

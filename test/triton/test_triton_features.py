@@ -9,6 +9,8 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 import triton.language as tl  # noqa: E402
 
 from torch_aule.triton import Unsupported  # noqa: E402
+from torch_aule.triton.kernel import write_kernel  # noqa: E402
+from torch_aule.triton.writer import Device  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*TRITON_DEFAULT_FP_FUSION", "ignore:.*can_reorder")
 
@@ -186,9 +188,34 @@ def assembly_kernel(o):
     tl.store(o, tl.inline_asm_elementwise("mov.u32 $0, 7;", "=r", [], dtype=tl.int32, is_pure=True, pack=1))
 
 
-def test_assembly_is_refused_with_its_line(device):
-    with pytest.raises(Unsupported, match=rf"{os.path.basename(__file__)}:\d+: tt.elementwise_inline_asm"):
-        assembly_kernel[(1,)](torch.zeros(1, dtype=torch.int32, device=device))
+@triton.jit
+def address_kernel(o, x):
+    row = tl.load(x).to(tl.pointer_type(tl.float32))
+    tl.store(o, tl.load(row))
+
+
+@pytest.mark.parametrize("kernel, words", [(assembly_kernel, "inline_asm"), (address_kernel, "int_to_ptr")])
+def test_refusals_name_the_line(device, kernel, words):
+    given = (torch.zeros(1, dtype=torch.int32, device=device), torch.zeros(1, dtype=torch.int64, device=device))
+    with pytest.raises(Unsupported, match=rf"^\S*{os.path.basename(__file__)}:\d+: .*{words}"):
+        kernel[(1,)](*given[: len(kernel.arg_names)])
+
+
+def test_types_are_refused_with_their_line(device):
+    text = """
+module {
+  tt.func public @narrow(%x: !tt.ptr<f32>) attributes {noinline = false} {
+    %0 = tt.load %x : !tt.ptr<f32> loc(#loc1)
+    %1 = tt.fp_to_fp %0, rounding = rtne : f32 -> f8E4M3B11FNUZ loc(#loc2)
+    tt.return loc(#loc)
+  } loc(#loc)
+} loc(#loc)
+#loc = loc("narrow.py":1:1)
+#loc1 = loc("narrow.py":2:1)
+#loc2 = loc("narrow.py":3:1)
+"""
+    with pytest.raises(Unsupported, match=r"^narrow.py:3: the type f8E4M3B11FNUZ is not served on aule$"):
+        write_kernel(text, Device(), 32)
 
 
 @triton.autotune(

@@ -18,6 +18,16 @@ BITS = {
 class Unsupported(NotImplementedError):
     """A Triton kernel has what this backend does not serve; the text names it and its place in the user's file."""
 
+    placed = False
+
+    def at(self, place: Place) -> Unsupported:
+        """With the place, unless the text has one."""
+        if self.placed:
+            return self
+        found = Unsupported(f"{place}: {self}")
+        found.placed = True
+        return found
+
 
 @dataclass(frozen=True)
 class Place:
@@ -143,7 +153,7 @@ class Op:
         return int(found[1])
 
     def unsupported(self, why: str = "") -> Unsupported:
-        return Unsupported(f"{self.place}: {self.name}{': ' if why else ''}{why} is not served on aule")
+        return Unsupported(f"{self.name}{': ' if why else ''}{why} is not served on aule").at(self.place)
 
 
 def order_of(op: Op) -> list[int]:

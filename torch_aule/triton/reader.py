@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torch_aule.triton.ir import Block, Function, Op, Place, Type, Unsupported, Value
+from torch_aule.triton.ir import BITS, Block, Function, Op, Place, Type, Unsupported, Value
 
 __all__ = ["parse_type", "read"]
 
@@ -23,8 +23,10 @@ def parse_type(text: str) -> Type:
         shape, text = tuple(int(n) for n in match[1].split("x")[:-1]), match[2]
     if match := re.match(r"!tt\.ptr<([\w!.<>]+?)(?:, \d+)?>$", text):
         inner = "ptr" if match[1].startswith("!tt.ptr") else match[1]
+        if inner not in BITS:
+            raise Unsupported(f"the type {inner} is not served on aule")
         return Type("ptr", shape, inner)
-    if not re.fullmatch(r"\w+", text):
+    if text not in BITS:
         raise Unsupported(f"the type {text} is not served on aule")
     return Type(text, shape)
 
@@ -176,13 +178,11 @@ class _Reader:
             raise Unsupported(f"{place}: this line of TTIR cannot be read: {line}")
         names, count, name, rest = match.groups()
         op = Op(name, [], [], rest.strip(), "", place)
-        special = getattr(self, "read_" + name.replace(".", "_"), None)
-        if special is not None:
+        special = getattr(self, "read_" + name.replace(".", "_"), self.generic if rest.endswith("({") else self.plain)
+        try:
             types = special(op)
-        elif rest.endswith("({"):
-            types = self.generic(op)
-        else:
-            types = self.plain(op)
+        except Unsupported as error:
+            raise error.at(place) from error.__cause__
         for value in op.operands:
             value.users.append(op)
         self.declare(op, names, int(count or 0), types)

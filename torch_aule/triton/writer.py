@@ -413,7 +413,10 @@ class Writer:
     def run(self, block) -> Op:
         """Writes the operations of a block but its last one, which it gives."""
         for op in block.ops[:-1]:
-            self.op(op)
+            try:
+                self.op(op)
+            except Unsupported as error:
+                raise error.at(op.place) from error.__cause__
         return block.end
 
     def op(self, op: Op) -> None:
