@@ -169,8 +169,10 @@ def _recurrent(ops) -> list[Case]:
     add("chunk_dplr_delta_rule", lambda q, k, v, a, b, g: recurrence(q, k, v, gk=g, a=a, b=b), dplr)
     add("fused_recurrent_dplr_delta_rule", lambda q, k, v, a, b, g: recurrence(q, k, v, gk=g, a=a, b=b),
         lambda: [t.detach() for t in dplr()])  # fmt: skip
-    add("chunk_iplr_delta_rule fused_recurrent_iplr_delta_rule", lambda q, k, v, a, b: recurrence(q, k, v, a=a, b=b),
-        lambda: [*low(), *turned()])  # fmt: skip
+    iplr = lambda: [*low(), *turned()]  # noqa: E731
+    add("fused_recurrent_iplr_delta_rule", lambda q, k, v, a, b: recurrence(q, k, v, a=a, b=b), iplr)
+    add("chunk_iplr_delta_rule", lambda q, k, v, a, b: recurrence(q, k, v, a=a, b=b),
+        lambda: [t.detach() for t in iplr()])  # fmt: skip
     add("chunk_rwkv7", lambda r, w, k, v, a, b: recurrence(r, k, v, gk=w, a=a, b=b, scale=1.0),
         lambda: (lambda t, ab: [t[0], _gate(*heads, 32), *t[1:], *ab])(low(), turned()))  # fmt: skip
     add("chunk_hgrn fused_recurrent_hgrn", _scan, lambda: [_r(B, T, 75), _gate(B, T, 75)])

@@ -165,7 +165,7 @@ class _Worker:
         self.names, self.results = spawn.Queue(), spawn.Queue()
         self.process = spawn.Process(target=_work, args=(self.names, self.results), daemon=True)
         self.process.start()
-        self.known = self.results.get(timeout=90)
+        self.known = self.results.get(timeout=300)
 
     def run(self, name: str) -> tuple:
         self.names.put(name)
