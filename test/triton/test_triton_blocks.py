@@ -368,6 +368,24 @@ def test_products(device, blocks, warps, stages, turned, dtype):
     assert (out[m:].cpu() == 77).all() and (out[:, n:].cpu() == 77).all()
 
 
+@triton.jit
+def tile_kernel(a, b, c, N: tl.constexpr, K: tl.constexpr):
+    n, k = tl.arange(0, N), tl.arange(0, K)
+    x = tl.load(a + n[:, None] * K + k[None, :])
+    y = tl.load(b + k[:, None] * N + n[None, :])
+    tl.store(c + n[:, None] * N + n[None, :], tl.dot(x, y))
+
+
+@pytest.mark.parametrize("n,k", [(64, 64), (32, 256), (16, 512)])
+def test_products_of_more_than_shared_memory_holds(device, n, k):
+    """Operands pass in pieces: these have 34, 67 and 67 KB."""
+    a, b = torch.randn(n, k), torch.randn(k, n)
+    out = torch.full((n, n), float("nan"), device=device)
+    tile_kernel[(1,)](a.to(device), b.to(device), out, N=n, K=k)
+    bound = 2.0**-24 * (k + 2) * (a.double().abs() @ b.double().abs())
+    assert ((out.cpu().double() - a.double() @ b.double()).abs() <= bound).all()
+
+
 def test_product_with_bias_and_relu_in_half(device):
     a, b, bias = torch.randn(64, 40).half(), torch.randn(40, 48).half(), torch.randn(48)
     out = torch.empty(64, 48, dtype=torch.float16, device=device)

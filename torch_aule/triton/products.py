@@ -221,24 +221,52 @@ def _load(to: str, staged: Staged, row: str, column: str) -> str:
     return f"coopMatLoad({to}, {staged.array}, {at}, {staged.pitch}u, gl_CooperativeMatrixLayout{order}Major);"
 
 
-def _staged(w: Writer, value: Value, name: str, kind: str) -> tuple[str, list[int]]:
-    """Puts an operand into shared memory; its name there, and the steps along its axes."""
-    shape = value.type.shape
-    pitch = shape[-1] + 1  # columns in different banks
-    steps = [math.prod(shape[i + 1 : -1]) * pitch for i in range(len(shape) - 1)] + [1]
-    array = f"{name}_{kind}"
-    w.arrays[array] = max(w.arrays.get(array, 0), math.prod(shape[:-1]) * pitch)
+def _steps(shape: tuple[int, ...]) -> list[int]:
+    """Steps along the axes of an operand in shared memory, with an element more a row: columns in different banks."""
+    pitch = shape[-1] + 1
+    return [math.prod(shape[i + 1 : -1]) * pitch for i in range(len(shape) - 1)] + [1]
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[:-1]) * (shape[-1] + 1)
+
+
+def _part(shape: tuple[int, ...], axis: int, pieces: int) -> tuple[int, ...]:
+    return tuple(n // pieces if i == axis else n for i, n in enumerate(shape))
+
+
+def _pieces(op: Op, size: int, device: Device) -> int:
+    """In how many pieces of the inner axis the operands pass, so that they take three quarters of shared memory."""
+    a, b = (value.type.shape for value in op.operands[:2])
+    pieces = 1
+    while pieces < a[-1] // 8:
+        elements = _count(_part(a, len(a) - 1, pieces)) + _count(_part(b, len(b) - 2, pieces))
+        if elements * size <= device.shared_bytes * 3 // 4:
+            break
+        pieces *= 2
+    return pieces
+
+
+def _staged(w: Writer, value: Value, array: str, kind: str, axis: int, piece: int, pieces: int) -> None:
+    """Puts a piece of an operand, along an axis, into shared memory."""
+    shape = _part(value.type.shape, axis, pieces)
+    steps = _steps(shape)
+    w.arrays[array] = max(w.arrays.get(array, 0), _count(shape))
     layout = w.home(value)
     access = w.access(value, layout)
 
     def lines(r: str) -> list[str]:
-        at = " + ".join(f"{w.coordinate(layout, i, r)} * {step}" for i, step in enumerate(steps))
+        own = [w.coordinate(layout, i, r) for i in range(len(shape))]
+        guard = ""
+        if pieces > 1:
+            guard = f"if ({own[axis]} >> {log2(shape[axis])} == {piece}) "
+            own[axis] = f"({own[axis]} & {shape[axis] - 1})"
+        at = " + ".join(f"{coordinate} * {step}" for coordinate, step in zip(own, steps))
         text = elementwise.float_to(value.type.element, "f32", access(r)) if kind == "float" else access(r)
-        return [f"{array}[{at}] = {text};"]
+        return [f"{guard}{array}[{at}] = {text};"]
 
     with w.block(w.only_once(layout)):
         w.each(layout.count, lines)
-    return array, steps
 
 
 def dot(w: Writer, op: Op) -> None:
@@ -249,35 +277,16 @@ def dot(w: Writer, op: Op) -> None:
         return
     shared, computed = _types(op)
     start = w.access(c, layout)
-    w.barrier()
-    (left, left_steps), (right, right_steps) = _staged(w, a, "left", shared), _staged(w, b, "right", shared)
-    w.barrier()
-    rank, inner = len(kind.shape), a.type.shape[-1]
-    sums = w.name("d")
-    count = layout.count
+    sums, count, rank = w.name("d"), layout.count, len(kind.shape)
     w.out(f"{computed} {sums}[{count}];")
     w.out(f"[[unroll]] for (int r = 0; r < {count}; ++r) {sums}[r] = {computed}({start('r')});")
-    rows = _distinct(layout, rank - 1)
-    columns = _distinct(layout, rank - 2)
-
-    def address(steps: list[int], axes: list[int], r: str, k_axis: int) -> str:
-        own = [f"{w.coordinate(layout, axis, r)} * {steps[axis]}" for axis in axes]
-        return " + ".join([*own, f"k * {steps[k_axis]}"])
-
-    batch = list(range(rank - 2))
-    with w.block(f"for (int k = 0; k < {inner}; ++k)"):
-        for name, array, steps, axis, k_axis, picks in (
-            ("row", left, left_steps, rank - 2, rank - 1, rows),
-            ("column", right, right_steps, rank - 1, rank - 2, columns),
-        ):  # fmt: skip
-            n = 1 << len(picks)
-            at = picked_bits("i", list(enumerate(picks)))
-            w.out(f"{computed} {name}[{n}];")
-            text = address(steps, [*batch, axis], f"({at})" if n > 1 else "0", k_axis)
-            w.out(f"[[unroll]] for (int i = 0; i < {n}; ++i) {name}[i] = {computed}({array}[{text}]);")
-        one = picked_bits("r", [(place, i) for i, place in enumerate(rows)])
-        two = picked_bits("r", [(place, i) for i, place in enumerate(columns)])
-        w.out(f"[[unroll]] for (int r = 0; r < {count}; ++r) {sums}[r] += row[{one or 0}] * column[{two or 0}];")
+    pieces = _pieces(op, {"double": 8, "float16_t": 2, "int16_t": 2, "int8_t": 1}.get(shared, 4), w.device)
+    for piece in range(pieces):
+        w.barrier()
+        _staged(w, a, f"left_{shared}", shared, rank - 1, piece, pieces)
+        _staged(w, b, f"right_{shared}", shared, rank - 2, piece, pieces)
+        w.barrier()
+        _multiply(w, op, layout, sums, computed, shared, pieces)
     w.barrier()
     result = f"{sums}[{{}}]"
     to = kind.element
@@ -285,6 +294,29 @@ def dot(w: Writer, op: Op) -> None:
         w.keep(op.result, lambda r: elementwise.float_to("f32", to, result.format(r)), layout)
     else:
         w.bind(op.result, lambda r: result.format(r), layout)
+
+
+def _multiply(w: Writer, op: Op, layout: Layout, sums: str, computed: str, shared: str, pieces: int) -> None:
+    """Adds the products of what is in shared memory to an invocation's tile."""
+    rank = len(layout.shape)
+    left, right = (value.type.shape for value in op.operands[:2])
+    rows, columns = _distinct(layout, rank - 1), _distinct(layout, rank - 2)
+    sides = (
+        ("row", f"left_{shared}", _steps(_part(left, rank - 1, pieces)), rank - 2, rank - 1, rows),
+        ("column", f"right_{shared}", _steps(_part(right, rank - 2, pieces)), rank - 1, rank - 2, columns),
+    )
+    with w.block(f"for (int k = 0; k < {left[-1] // pieces}; ++k)"):
+        for name, array, steps, axis, inner, picks in sides:
+            n = 1 << len(picks)
+            at = picked_bits("i", list(enumerate(picks)))
+            r = f"({at})" if n > 1 else "0"
+            own = [f"{w.coordinate(layout, i, r)} * {steps[i]}" for i in (*range(rank - 2), axis)]
+            text = " + ".join([*own, f"k * {steps[inner]}"])
+            w.out(f"{computed} {name}[{n}];")
+            w.out(f"[[unroll]] for (int i = 0; i < {n}; ++i) {name}[i] = {computed}({array}[{text}]);")
+        one = picked_bits("r", [(place, i) for i, place in enumerate(rows)])
+        two = picked_bits("r", [(place, i) for i, place in enumerate(columns)])
+        w.out(f"[[unroll]] for (int r = 0; r < {layout.count}; ++r) {sums}[r] += row[{one or 0}] * column[{two or 0}];")
 
 
 def _distinct(layout: Layout, not_axis: int) -> list[int]:
