@@ -147,7 +147,7 @@ def _recurrent(ops) -> list[Case]:
         lambda: [t.detach() for t in (*_qkv(keys=_unit), _gate(*heads, K), _rate(*heads))])  # fmt: skip
     add("chunk_kda", lambda q, k, v, g, b: recurrence(q, k, v, gk=g, beta=b),
         lambda: [*_qkv(keys=_unit), _gate(*heads, K), _rate(*heads)])  # fmt: skip
-    add("chunk_comba", lambda q, k, v, p, g, b: recurrence(q, k, v, g=g, beta=b, p=p),
+    add("chunk_comba", lambda q, k, v, p, g, b: recurrence(q, k, v, g=g, beta=b, p=p, early=True),
         lambda: [*_qkv(keys=_unit), _unit(*heads, K), _gate(*heads), _rate(*heads)])  # fmt: skip
     add("fused_recurrent_comba", lambda q, k, p, v, g, b: recurrence(q, k, v, g=g, beta=b, p=p, early=True),
         lambda: [t.detach() for t in (_r(*heads, K), _unit(*heads, K), _unit(*heads, K), _r(*heads, V), _gate(*heads),
