@@ -21,7 +21,17 @@ class Unsupported(NotImplementedError):
     placed = False
 
     def at(self, place: Place) -> Unsupported:
-        """With the place, unless the text has one."""
+        """The same with a place, unless the text has one.
+
+        Parameters
+        ----------
+        place : Place
+            Where the operation was written.
+
+        Returns
+        -------
+        Unsupported
+        """
         if self.placed:
             return self
         found = Unsupported(f"{place}: {self}")
