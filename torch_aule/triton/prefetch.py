@@ -54,22 +54,29 @@ def _op(name: str, types: list[Type], operands: list[Value], text: str, like: Op
     return op
 
 
-def _needs(value: Value, block: Block, inside: set[int], found: dict[Value, None]) -> bool:
-    """Whether a value comes of pure operations of the block; the block's arguments that it needs are added."""
-    if value in block.arguments:
-        found[value] = None
-        return True
-    if value.op is None or id(value.op) not in inside:
-        return True
-    return _is_pure(value.op) and all(_needs(operand, block, inside, found) for operand in value.op.operands)
+def _needs(values: list[Value], block: Block, inside: set[int]) -> set[Value] | None:
+    """The arguments of a block that values come of by pure operations; None if they come of others too."""
+    pending, seen = list(values), set(values)
+    while pending:
+        value = pending.pop()
+        if value.op is None or id(value.op) not in inside:
+            continue
+        if not _is_pure(value.op):
+            return None
+        pending += [operand for operand in value.op.operands if operand not in seen]
+        seen |= set(value.op.operands)
+    return seen & set(block.arguments)
 
 
 def _feeds_product(value: Value, inside: set[int]) -> bool:
-    for user in value.users:
-        if user.name == "tt.dot":
-            return True
-        if id(user) in inside and _is_pure(user) and any(_feeds_product(result, inside) for result in user.results):
-            return True
+    pending, seen = [value], {value}
+    while pending:
+        for user in pending.pop().users:
+            if user.name == "tt.dot":
+                return True
+            if id(user) in inside and _is_pure(user):
+                pending += [result for result in user.results if result not in seen]
+                seen |= set(user.results)
     return False
 
 
@@ -84,19 +91,13 @@ def _movable(loop: Op, written: frozenset[Value], pointers: dict[Value, frozense
             continue
         if not pointers.get(op.operands[0]) or pointers[op.operands[0]] & written:
             continue
-        needed: dict[Value, None] = {}
-        if not all(_needs(operand, block, inside, needed) for operand in op.operands):
-            continue
         # Carried values that it needs must come of carried values, so that the next turn's are known in this one.
-        pending, known = list(needed), set(needed)
-        while pending:
-            argument = pending.pop()
-            more: dict[Value, None] = {}
-            if argument in carried and not _needs(carried[argument], block, inside, more):
-                break
-            pending += [value for value in more if value not in known]
-            known |= set(more)
-        else:
+        needed, before = _needs(op.operands, block, inside), None
+        while needed is not None and needed != before:
+            before = needed
+            more = _needs([carried[value] for value in needed if value in carried], block, inside)
+            needed = needed | more if more is not None else None
+        if needed is not None:
             found.append(op)
     return found
 
@@ -134,12 +135,9 @@ def _move(loop: Op, loads: list[Op]) -> list[Op]:
     enters = in_range(before, low)
     first = [_load(before, load, enters) for load in loads]
     now = _Copy(inside, {argument: argument for argument in block.arguments})
-    needed: dict[Value, None] = {}
-    for load in loads:
-        for operand in load.operands:
-            _needs(operand, block, inside, needed)
+    needed = _needs([operand for load in loads for operand in load.operands], block, inside) or set()
     carried = dict(zip(block.arguments[1:], block.end.operands))
-    turned = {argument: now.value(carried[argument]) for argument in needed if argument in carried}
+    turned = {argument: now.value(carried[argument]) for argument in block.arguments[1:] if argument in needed}
     add = _op("arith.addi", [counter.type], [counter, step], "", loop)
     now.made.append(add)
     ahead = _Copy(inside, {counter: add.result, **turned})
