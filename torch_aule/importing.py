@@ -30,20 +30,17 @@ class _WatchedSpec(ModuleSpec):
         self.__dict__["_initializing"] = value
         if value:
             return
-        callbacks = self.__dict__.pop("_aule_done")
+        done = self.__dict__.pop("_aule_done")
         self.__class__ = ModuleSpec
         module = sys.modules.get(self.name)
         if module is not None:  # absent: its import failed
-            for done in callbacks:
-                done(module)
+            done(module)
 
 
 def _watch(spec: ModuleSpec, done: Callable[[ModuleType], None]) -> None:
     if type(spec) is ModuleSpec:
-        spec.__dict__["_aule_done"] = []
+        spec.__dict__["_aule_done"] = done
         spec.__class__ = _WatchedSpec
-    if type(spec) is _WatchedSpec and done not in spec.__dict__["_aule_done"]:
-        spec.__dict__["_aule_done"].append(done)
 
 
 class ImportWatch:

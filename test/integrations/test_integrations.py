@@ -414,7 +414,7 @@ def test_status_and_rows():
     tested_here = {"accelerate", "transformers", "safetensors", "diffusers"}
     # May not be installed.
     elsewhere = {"lightning", "pytorch_lightning", "sentence_transformers", "ultralytics", "bitsandbytes", "torchao",
-                 "compressed_tensors", "gptqmodel", "hqq"}  # fmt: skip
+                 "compressed_tensors", "gptqmodel", "hqq", "liger-kernel"}  # fmt: skip
     assert {row.package for row in rows} == tested_here | elsewhere
     for row in rows:
         assert row.reason and row.state in ("applied", "pending", "skipped", "failed")

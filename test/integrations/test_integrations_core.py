@@ -194,18 +194,3 @@ def test_the_watch_finds_nothing_itself():
         watch.stop()
         watch.stop()
     assert watch not in sys.meta_path
-
-
-def test_two_watches_of_one_module_are_both_told(package):
-    told = []
-    watches = [
-        ImportWatch({"thing_to_hook.part"}, lambda module, i=i: told.append((i, module.answer(3)))) for i in (0, 1)
-    ]
-    for watch in watches:
-        watch.start()
-    try:
-        importlib.import_module("thing_to_hook.part")
-    finally:
-        for watch in watches:
-            watch.stop()
-    assert sorted(told) == [(0, 3), (1, 3)]

@@ -155,9 +155,11 @@ def test_models_of_transformers(module):
     missing = set(keys)
     given = {key: before.get_parameter(key).detach() + 1 for key in keys}
     for key in keys:
-        for name, value in quantizer.get_quantize_ops().convert(
-            {key: [given[key]]}, full_layer_name=key, model=model, missing_keys=missing
-        ).items():
+        for name, value in (
+            quantizer.get_quantize_ops()
+            .convert({key: [given[key]]}, full_layer_name=key, model=model, missing_keys=missing)
+            .items()
+        ):
             model.get_parameter(name).data = value
             missing.discard(name)
     assert not missing and [is_packed(layer) for layer in model] == [True, True, False]

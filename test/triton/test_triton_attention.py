@@ -11,7 +11,7 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 sys.path.insert(0, str(ROOT / "benchmarks" / "studies"))
 from triton_kernels import attention_kernel  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*TRITON_DEFAULT_FP_FUSION")
+pytestmark = [pytest.mark.current_lavapipe, pytest.mark.filterwarnings("ignore:.*TRITON_DEFAULT_FP_FUSION")]
 EPS = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
 
 

@@ -349,6 +349,7 @@ def product(a, b, out, blocks=(32, 64, 16), bias=None, warps=4, stages=3):
     return out
 
 
+@pytest.mark.current_lavapipe  # with matrix units
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8])
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("blocks,warps,stages", [((32, 64, 16), 4, 3), ((16, 16, 16), 1, 1), ((64, 32, 32), 8, 2)])
@@ -386,6 +387,7 @@ def test_products_of_more_than_shared_memory_holds(device, n, k):
     assert ((out.cpu().double() - a.double() @ b.double()).abs() <= bound).all()
 
 
+@pytest.mark.current_lavapipe
 def test_product_with_bias_and_relu_in_half(device):
     a, b, bias = torch.randn(64, 40).half(), torch.randn(40, 48).half(), torch.randn(48)
     out = torch.empty(64, 48, dtype=torch.float16, device=device)

@@ -56,7 +56,7 @@ def _choose_driver(kind: str, module: ModuleType) -> None:
 
 
 _LAUNCHERS = {"triton.runtime.jit": ("JITFunction",), "triton.runtime.autotuner": ("Autotuner", "Heuristics")}
-_DYNAMO = "torch._dynamo.decorators"
+_DYNAMO = "torch._dynamo"  # one module has one watch, and compile/doors/hook.py watches its parts
 
 
 def _run_untraced(_: ModuleType) -> None:

@@ -6,8 +6,10 @@ import warnings
 
 
 def watches(finder):
-    """Does it watch for packages? torch.compile has a finder of the same kind."""
-    return type(finder).__name__ == "ImportWatch" and not all(name.startswith("torch.") for name in finder._names)
+    """Does it watch for packages? torch.compile and Triton have finders of the same kind."""
+    return type(finder).__name__ == "ImportWatch" and not all(
+        name.startswith(("torch.", "triton.")) for name in finder._names
+    )
 
 
 warnings.simplefilter("ignore")

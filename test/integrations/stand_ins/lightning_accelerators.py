@@ -1,11 +1,11 @@
 """As lightning.pytorch.accelerators and lightning.fabric.accelerators."""
 
+
 class Accelerator:
     pass
 
 
 class Registry(dict):
-
     def register(self, name, accelerator, description=""):
         self[name] = {"accelerator": accelerator, "description": description}
 

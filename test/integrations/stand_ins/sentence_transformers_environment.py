@@ -1,4 +1,5 @@
 """As sentence_transformers.util.environment."""
 
+
 def get_device_name() -> str:
     return "cpu"
