@@ -28,7 +28,7 @@ def attention_forward(dim, tile, stages, subgroups, rows, listed=4):
 GEMM = [16, 16, 128, 128, 256, 64, 64, 64]
 CASES = [
     ("sort_block<GROUP=1>", [0, 0, 256, 32], 256 * 8),
-    ("transpose", [0], 32 * 33 * 8 + 32),  # and places for pairs and for halves of 16-byte elements, of which there are none
+    ("transpose", [0], 32 * 33 * 8 + 32),  # and places for halves of elements and for pairs, of which there are none
     ("nll_loss_sum<C=float>", [0, 0, 64], 2 * 64 * 4),
     ("reduce<C=float,STATE=value,GROUP=1>", [0, 0, 0, 0, 0, 0, 128], 128 * 4),
     ("reduce<C=float,STATE=arg,GROUP=1>", [0, 0, 0, 0, 0, 0, 128], 128 * 16),  # an int64 and a float, padded
