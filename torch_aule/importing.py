@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["ImportWatch"]
+__all__ = ["ImportWatch", "run_after_import"]
 
 
 def _being_imported(module: ModuleType) -> bool:
@@ -97,3 +98,30 @@ class ImportWatch:
         finally:
             self._searching.name = None
         return None
+
+
+def run_after_import(steps: Mapping[str, Callable[[ModuleType], None]], loss: str) -> None:
+    """Watch for imports and run a step after each; what has been imported already is served at once.
+
+    A step that fails warns, for somebody else's import must not fail for it.
+
+    Parameters
+    ----------
+    steps : mapping of str to callable
+        By the full name of the module that each takes.
+    loss : str
+        What a user lacks if a step fails, for the warning.
+    """
+
+    def imported(module: ModuleType) -> None:
+        try:
+            steps[module.__name__](module)
+        except Exception as error:
+            warnings.warn(f"torch_aule: {loss}: {error!r}", stacklevel=2)
+
+    watch = ImportWatch(steps, imported)
+    for name in steps:
+        module = watch.imported(name)
+        if module is not None:
+            imported(module)
+    watch.start()

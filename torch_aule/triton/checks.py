@@ -93,9 +93,7 @@ def _inside(w: Writer, numbers: list[int], size: int, item: int) -> str:
     first = numbers[0]
     lines.append(f"if (at >= -p.before{first} && at < p.after{first}) at = p.after{first};")  # begins inside
     lines.append(f"report_error(p.errors, AULE_ERR_INDEX_OUT_OF_RANGE, site, at / {item}l, p.after{first} / {item}l);")
-    text = "\n".join([*lines, "return false;", "}"])
-    if text not in w.functions:
-        w.functions.append(text)
+    w.define("\n".join([*lines, "return false;", "}"]))
     return name
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 
 from torch_aule.accelerators import built_in_accelerator
-from torch_aule.importing import ImportWatch
+from torch_aule.importing import run_after_import
 from torch_aule.triton.ir import Unsupported
 
 __all__ = ["start"]
@@ -104,18 +103,6 @@ _STEPS: dict[str, Callable[[ModuleType], None]] = {
 }
 
 
-def _imported(module: ModuleType) -> None:
-    try:
-        _STEPS[module.__name__](module)
-    except Exception as error:  # somebody else's import must not fail for this
-        warnings.warn(f"torch_aule: Triton has no backend for aule: {error!r}", stacklevel=2)
-
-
 def start() -> None:
-    """Watch for the imports; what has been imported already is served at once."""
-    watch = ImportWatch(_STEPS, _imported)
-    for name in _STEPS:
-        module = watch.imported(name)
-        if module is not None:
-            _imported(module)
-    watch.start()
+    """Watch for the imports."""
+    run_after_import(_STEPS, "Triton has no backend for aule")

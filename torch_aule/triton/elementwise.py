@@ -11,11 +11,16 @@ from collections.abc import Callable
 
 from torch_aule.triton.ir import Op, Type, Value
 
-__all__ = ["GLSL", "UNSIGNED", "WORDS", "constant", "expression", "rounded"]
+__all__ = ["GLSL", "SIZES", "UNSIGNED", "WORDS", "constant", "expression", "rounded"]
 
 GLSL = {
     "i1": "bool", "i8": "int8_t", "i16": "int16_t", "i32": "int", "i64": "int64_t", "f16": "float16_t",
     "bf16": "float", "f32": "float", "f64": "double", "ptr": "uint64_t", "f8E4M3FN": "uint8_t", "f8E5M2": "uint8_t",
+}  # fmt: skip
+# Bytes of the types of GLSL that are in shared memory.
+SIZES = {
+    "int8_t": 1, "int16_t": 2, "uint16_t": 2, "float16_t": 2, "int": 4, "uint": 4, "float": 4, "double": 8, "uvec2": 8,
+    "uvec4": 16,
 }  # fmt: skip
 UNSIGNED = {"i1": "bool", "i8": "uint8_t", "i16": "uint16_t", "i32": "uint", "i64": "uint64_t"}
 _FLOAT8 = {"f8E4M3FN": "E4M3FN", "f8E5M2": "E5M2"}

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from torch_aule.triton.ir import BITS, Block, Function, Op, Value, order_of
 
-__all__ = ["Facts", "known", "pointer_arguments"]
+__all__ = ["WIDEST", "Facts", "known", "pointer_arguments"]
 
+WIDEST = 16  # bytes of an access
 _MOST = 1 << 20  # the divisibility of 0
 
 
@@ -37,6 +38,10 @@ class Facts:
         """What the first of each run of this length is a multiple of."""
         own = self.divisibility[axis]
         return own if self.contiguity[axis] <= run else min(own, run)
+
+    def wide(self, axis: int, size: int) -> int:
+        """Of a pointer to elements of `size` bytes: how many neighbours along an axis one aligned access takes."""
+        return min(self.contiguity[axis], max(1, self.divisibility[axis] // size), WIDEST // size)
 
     def shortened(self, runs: tuple[int, ...]) -> Facts:
         """With runs that grow by one no longer than these."""
@@ -325,10 +330,9 @@ def known(function: Function) -> dict[Value, Facts]:
     return _Analysis(function).facts
 
 
-_THROUGH = {
-    "tt.splat": 1, "tt.addptr": 1, "tt.expand_dims": 1, "tt.broadcast": 1, "tt.trans": 1, "tt.reshape": 1,
-    "tt.bitcast": 1, "tt.unsplat": 1,
-}  # fmt: skip
+_THROUGH = (
+    "tt.splat", "tt.addptr", "tt.expand_dims", "tt.broadcast", "tt.trans", "tt.reshape", "tt.bitcast", "tt.unsplat",
+)  # fmt: skip
 
 
 def pointer_arguments(function: Function) -> dict[Value, frozenset[Value]]:

@@ -124,7 +124,7 @@ def write_kernel(ttir: str, device: Device, threads: int, *, ahead: bool = True,
         letters += ["u"] * len(w.sites)
         members += ["  uint64_t errors;", "  uint error_tag;"]
         letters += ["e", "t"]
-    shared = w.words * 4 + sum(_bytes_of(name) * count for name, count in w.arrays.items())
+    shared = w.words * 4 + sum(elementwise.SIZES[name.split("_", 1)[1]] * count for name, count in w.arrays.items())
     source = "\n".join([*_head(w, members), *w.functions, *_main(w)]) + "\n"
     return Kernel(function.name, source, "".join(letters), shared)
 
@@ -135,14 +135,8 @@ def _member(kind: str) -> str:
     )
 
 
-def _bytes_of(array: str) -> int:
-    sizes = {"float": 4, "double": 8, "int": 4, "float16_t": 2, "int8_t": 1, "int16_t": 2, "uint16_t": 2, "uint": 4,
-             "uvec2": 8, "uvec4": 16}  # fmt: skip
-    return sizes[array.split("_", 1)[1]]
-
-
 def _head(w: Writer, members: list[str]) -> list[str]:
-    doubles = any("f64" in str(value.type.element) for op in w.function.walk() for value in (*op.results, *op.operands))
+    doubles = any(value.type.element == "f64" for op in w.function.walk() for value in (*op.results, *op.operands))
     if w.device.subgroup > 1:
         w.extensions |= {"GL_KHR_shader_subgroup_basic", "GL_KHR_shader_subgroup_shuffle"}
     lines = [f"#extension {name} : require" for name in sorted(w.extensions)]

@@ -6,6 +6,7 @@ number, and for each bit of a register's number, which bit of which coordinate i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -163,11 +164,8 @@ def blocked(shape: tuple[int, ...], threads: int, vector: int = 1, order: list[i
         Axes from the fastest on. Default: the last axis first.
     """
     order = list(reversed(range(len(shape)))) if order is None else order
-    numel = 1
-    for n in shape:
-        numel *= n
     bits = [(axis, bit) for axis in order for bit in range(log2(shape[axis]))]
-    vector = max(1, min(vector, shape[order[0]] if order else 1, numel // threads))
+    vector = max(1, min(vector, shape[order[0]] if order else 1, math.prod(shape) // threads))
     low, rest = bits[: log2(vector)], bits[log2(vector) :]
     own: list[Bit | None] = list(rest[: log2(threads)])
     own += [None] * (log2(threads) - len(own))

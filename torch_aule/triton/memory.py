@@ -13,7 +13,6 @@ from torch_aule.triton.writer import Access, Writer
 __all__ = ["EMITTERS", "FENCE", "Packed", "packed", "words_of", "zero_of"]
 
 FENCE = "memoryBarrierBuffer();"
-_WIDEST = 16  # bytes of a load
 # Of memory by bytes: a GLSL type and how it is declared; elements come out of words.
 _WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint", 8: "uvec2", 16: "uvec4"}
 _PLAIN = {"i1": "uint8_t", "i8": "int8_t", "i16": "int16_t", "i32": "int", "i64": "int64_t", "f16": "float16_t",
@@ -60,7 +59,7 @@ def _run(w: Writer, pointer: Value, mask: Value | None, layout: Layout | None = 
     known, size = w.facts[pointer], BITS[pointer.type.pointee] // 8
     best = 1
     for axis in range(len(pointer.type.shape)):
-        run = min(known.contiguity[axis], max(1, known.divisibility[axis] // size), _WIDEST // size)
+        run = known.wide(axis, size)
         if mask is not None and mask.type.shape:
             run = min(run, w.facts[mask].constancy[axis])
         if layout is not None:
@@ -176,13 +175,17 @@ def _load_packed(
         parts = ["words_"] if per == 1 else [f"words_[{i}]" for i in range(per)]
         take = [f"{words}[{at + i}] = {part};" for i, part in enumerate(parts)]
         loaded = f"const {_WORDS[size]} words_ = {name}({address(str(first))}).v;"
-        if condition is None:
-            w.lines += ["{", loaded, *take, "}"]
-            continue
         own = packed_words(kind, [instead(str(first + i)) for i in range(run)])
         without = [f"{words}[{at + i}] = {text};" for i, text in enumerate(own)]
-        w.lines += [f"if ({condition(str(first))}) {{", loaded, *take, "} else {", *without, "}"]
+        w.lines += _taken(condition, first, [loaded, *take], without)
     return Packed(words, kind)
+
+
+def _taken(condition: Access | None, first: int, lines: list[str], without: list[str]) -> list[str]:
+    """Lines of an access from register `first` on, and what there is instead where its mask says no."""
+    if condition is None:
+        return ["{", *lines, "}"]
+    return [f"if ({condition(str(first))}) {{", *lines, "} else {", *without, "}"]
 
 
 def _load_wide(
@@ -193,16 +196,11 @@ def _load_wide(
     size = run * kind.bytes
     name = _reference(w, _WORDS[size], size, coherent)
 
-    def lines(first: int) -> list[str]:
+    for first in range(0, layout.count, run):
         loaded = f"{_WORDS[size]} words_ = {name}({address(str(first))}).v;"
         take = [f"{result(str(first + i))} = {_unpacked(kind, 'words_', i, kind.bytes)};" for i in range(run)]
-        if condition is None:
-            return ["{", loaded, *take, "}"]
         without = [f"{result(str(first + i))} = {instead(str(first + i))};" for i in range(run)]
-        return [f"if ({condition(str(first))}) {{", loaded, *take, "} else {", *without, "}"]
-
-    for first in range(0, layout.count, run):
-        w.lines += lines(first)
+        w.lines += _taken(condition, first, [loaded, *take], without)
 
 
 def store(w: Writer, op: Op) -> None:
@@ -295,13 +293,8 @@ def _atomic_function(w: Writer, op: Op, word: str, kind: Type) -> str:
     else:
         raise op.unsupported(f"the atomic operation {word} of {kind.element}")
     glsl = elementwise.GLSL[kind.element]
-    return _defined(w, f"atomic_{word}_{kind.element}", f"{glsl} NAME(uint64_t address, {glsl} x) {{ return {text}; }}")
-
-
-def _defined(w: Writer, name: str, text: str) -> str:
-    text = text.replace("NAME", name)
-    if text not in w.functions:
-        w.functions.append(text)
+    name = f"atomic_{word}_{kind.element}"
+    w.define(f"{glsl} {name}(uint64_t address, {glsl} x) {{ return {text}; }}")
     return name
 
 
@@ -333,7 +326,9 @@ def _float_add(w: Writer, op: Op, kind: Type) -> str:
         )
     else:
         raise op.unsupported(f"the atomic sum of {kind.element}")
-    return _defined(w, f"atomic_fadd_{kind.element}", f"{glsl} NAME(uint64_t address, {glsl} x) {{ {body} }}")
+    name = f"atomic_fadd_{kind.element}"
+    w.define(f"{glsl} {name}(uint64_t address, {glsl} x) {{ {body} }}")
+    return name
 
 
 def _run_atomic(w: Writer, op: Op, call, mask: Value | None) -> None:

@@ -24,7 +24,6 @@ ELEMENTWISE = {
     "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_sqrt", "tt.precise_divf", "tt.mulhiui",
     "tt.extern_elementwise", "tt.int_to_ptr", "tt.ptr_to_int", "llvm.intr.assume",
 }  # fmt: skip
-_WIDEST = 16  # bytes of a load
 
 
 def is_elementwise(op: Op) -> bool:
@@ -208,7 +207,7 @@ class _Placement:
             known, size = self.facts[pointer], BITS[pointer.type.pointee] // 8
             rank = len(pointer.type.shape)
             for axis in reversed(range(rank)):
-                run = min(known.contiguity[axis], max(1, known.divisibility[axis] // size), _WIDEST // size)
+                run = known.wide(axis, size)
                 if run * size > best[0] and known.contiguity[axis] > 1:
                     best = (run * size, run, axis)
         _, vector, fastest = best

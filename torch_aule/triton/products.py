@@ -280,7 +280,7 @@ def dot(w: Writer, op: Op) -> None:
     sums, count, rank = w.name("d"), layout.count, len(kind.shape)
     w.out(f"{computed} {sums}[{count}];")
     w.out(f"[[unroll]] for (int r = 0; r < {count}; ++r) {sums}[r] = {computed}({start('r')});")
-    pieces = _pieces(op, {"double": 8, "float16_t": 2, "int16_t": 2, "int8_t": 1}.get(shared, 4), w.device)
+    pieces = _pieces(op, elementwise.SIZES[shared], w.device)
     for piece in range(pieces):
         w.barrier()
         _staged(w, a, f"left_{shared}", shared, rank - 1, piece, pieces)

@@ -7,6 +7,7 @@ What happens once and cheaply is an expression where it is used; the rest are ar
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -140,6 +141,11 @@ class Writer:
     def name(self, prefix: str = "v") -> str:
         self.used += 1
         return f"{prefix}{self.used}"
+
+    def define(self, function: str) -> None:
+        """Writes a function before main(), once."""
+        if function not in self.functions:
+            self.functions.append(function)
 
     def barrier(self) -> None:
         if self.lines and self.lines[-1] == "barrier();":
@@ -362,9 +368,7 @@ class Writer:
 
         `take` and `put` change the index of an element where it is read and written.
         """
-        total = 1
-        for n in have.shape:
-            total *= n
+        total = math.prod(have.shape)
         words = self.word_texts(kind)[0]
         piece = total
         while (piece + piece // 32) * words * 4 > self.device.shared_bytes // 2 and piece > 1:
