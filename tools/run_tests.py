@@ -173,15 +173,16 @@ def run_job(job: Job) -> None:
     job.took = time.monotonic() - began
 
 
-def last_line(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "no output"
+def summary(log: Path) -> str:
+    """Pytest's line of counts, after which a library may still print when the interpreter ends; else the last line."""
+    lines = [line.strip("= ") for line in log.read_text(errors="replace").splitlines() if line.strip("= ")]
+    counts = [line for line in lines if re.match(r"\d+ (passed|failed|skipped|deselected|errors?)\b.* in \d", line)]
+    return (counts or lines or ["no output"])[-1]
 
 
 def report(job: Job, out_of: str) -> None:
     """One line for what passed; all but the dots for what failed."""
-    summary = last_line(job.log).strip("= ")
-    print(f"== {out_of} {job.name} ({job.took:.0f} s): {summary}", flush=True)
+    print(f"== {out_of} {job.name} ({job.took:.0f} s): {summary(job.log)}", flush=True)
     if job.status in (0, LEFT_OUT):
         return
     dots = re.compile(r"^[.sxXFE]+ *\[ *\d+%\]$")
