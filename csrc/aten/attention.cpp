@@ -1,16 +1,17 @@
-// Attention: PyTorch's SDPA hooks, and our own ops torch.ops.aule.flash_attn_{fwd,bwd}. Their autograd formula and
-// fake kernels are in torch_aule/ops/attention.py.
-#include "ops/attention/attention.h"
-
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
 #include "aten/register.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/block_sparse.h"
 #include "ops/attention/kv_cache.h"
 #include "ops/attention/modules.h"
+#include "ops/attention/rotary.h"
 #include "ops/attention/varlen.h"
 
+// Attention: PyTorch's SDPA hooks, and our own ops torch.ops.aule.flash_attn_{fwd,bwd}. Their autograd formula and
+// fake kernels are in torch_aule/ops/attention.py.
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &aule::ops::fused_sdp_choice)
 }
@@ -99,3 +100,37 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 }  // namespace
 }  // namespace aule::aten
+
+// torch.ops.aule.block_sparse_attn; its gradient and fake kernels are in torch_aule/ops/block_sparse.py.
+namespace aule {
+
+#define AULE_BLOCKS "Tensor block_mask, int block_q, int block_k, bool is_causal=False, float? scale=None"
+
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def("block_sparse_attn(Tensor query, Tensor key, Tensor value, " AULE_BLOCKS ") -> (Tensor out, Tensor logsumexp)");
+  m.def(
+      "block_sparse_attn_bwd(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor "
+      "logsumexp, " AULE_BLOCKS ", Tensor? grad_logsumexp=None) -> (Tensor dq, Tensor dk, Tensor dv)");
+}
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("block_sparse_attn", GUARDED(ops::block_sparse_attn));
+  m.impl("block_sparse_attn_bwd", GUARDED(ops::block_sparse_attn_bwd));
+}
+
+}  // namespace aule
+
+// torch.ops.aule.rotary_embedding; its gradient and fake kernel are in torch_aule/ops/rotary.py.
+namespace aule {
+
+#define AULE_ROTARY "Tensor cos, Tensor sin, Tensor? positions=None, bool interleaved=False, bool inverse=False"
+
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def("rotary_embedding(Tensor x, " AULE_ROTARY ") -> Tensor");
+  m.def("rotary_embedding_(Tensor(a!) x, " AULE_ROTARY ") -> ()");
+}
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("rotary_embedding", GUARDED(ops::rotary_embedding));
+  m.impl("rotary_embedding_", GUARDED(ops::rotary_embedding_));
+}
+
+}  // namespace aule

@@ -1,11 +1,12 @@
-// Rows: creation, views, storage, copies.
-#include "ops/factory/storage.h"
-
 #include "aten/register.h"
 #include "ops/copy/copy.h"
-#include "ops/stream_ops.h"
+#include "ops/factory/sequences.h"
+#include "ops/factory/storage.h"
+#include "ops/tensor/record_stream.h"
 
 namespace aule {
+
+// Creation, views, storage, copies.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", GUARDED(ops::empty_memory_format));
   m.impl("empty_strided", GUARDED(ops::empty_strided));
@@ -27,11 +28,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", GUARDED(ops::local_scalar_dense));
   m.impl("record_stream", GUARDED(ops::record_stream));
 }
-}  // namespace aule
 
 // Copies read and write tensors with the conjugate or negative bit set themselves. Resolved by PyTorch, by a clone,
 // these two would call themselves without end.
-namespace aule {
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
   m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
@@ -40,4 +39,17 @@ TORCH_LIBRARY_IMPL(aten, Negative, m) {
   m.impl("_copy_from", torch::CppFunction::makeFallthrough());
   m.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
 }
+
+// Sequences.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl(ROW("arange.start_out", ops::arange_out));
+  m.impl(ROW("range.out", ops::range_out));
+  m.impl(ROW("linspace.out", ops::linspace_out));
+  m.impl(ROW("logspace.out", ops::logspace_out));
+  m.impl(ROW("eye.out", ops::eye_out));
+  m.impl(ROW("eye.m_out", ops::eye_m_out));
+  m.impl(ROW("tril_indices", ops::tril_indices));
+  m.impl(ROW("triu_indices", ops::triu_indices));
+}
+
 }  // namespace aule

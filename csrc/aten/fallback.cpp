@@ -1,5 +1,5 @@
 // The boxed fallbacks for every operator without a row.
-#include "ops/fallback.h"
+#include "ops/fallback/fallback.h"
 
 #include <ATen/ops/_nested_tensor_size_native.h>
 #include <ATen/ops/_nested_tensor_storage_offsets_native.h>

@@ -1,63 +1,22 @@
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/out_dtype.h"
 
-#include <ATen/autocast_mode.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 
-#include <optional>
-#include <string_view>
-
 #include "aten/register.h"
+#include "ops/decoding/norm_linear.h"
 #include "ops/matmul/grouped.h"
 #include "ops/matmul/linear.h"
-#include "ops/decoding/norm_linear.h"
+#include "ops/matmul/out_dtype.h"
 #include "ops/matmul/scaled_mm.h"
 
 namespace aule::aten {
 namespace {
 
-using OptionalTensor = std::optional<at::Tensor>;
-
-const auto& linear_bias_act_op() {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("aule::linear_bias_act", "")
-                             .typed<decltype(ops::linear_bias_act)>();
-  return op;
-}
-
-// Where a gradient is wanted: PyTorch's operators, which keep what it takes. Product and activation are then two
-// kernels.
-at::Tensor linear_bias_act_autograd(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
-                                    std::string_view activation, const OptionalTensor& residual) {
-  const auto is_differentiated = [](const OptionalTensor& t) {
-    return t && t->defined() && ((c10::GradMode::is_enabled() && t->requires_grad()) || t->_fw_grad(0).defined());
-  };
-  if (is_differentiated(x) || is_differentiated(weight) || is_differentiated(bias) || is_differentiated(residual))
-    return ops::linear_bias_act_composed(x, weight, bias, activation, residual);
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  return linear_bias_act_op().call(x, weight, bias, activation, residual);
-}
-
-at::Tensor linear_bias_act_autocast(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
-                                    std::string_view activation, const OptionalTensor& residual) {
-  constexpr auto kDevice = c10::DeviceType::PrivateUse1;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastPrivateUse1);
-  const auto dtype = at::autocast::get_autocast_dtype(kDevice);
-  const auto cast = [&](const OptionalTensor& t) {
-    return t ? OptionalTensor(at::autocast::cached_cast(dtype, *t, kDevice)) : t;
-  };
-  return linear_bias_act_op().call(*cast(x), *cast(weight), cast(bias), activation, cast(residual));
-}
-
+// The gradient and autocast of linear_bias_act: autograd/linear.cpp.
 TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
       "linear_bias_act(Tensor x, Tensor weight, Tensor? bias=None, str activation='none', Tensor? residual=None) -> "
       "Tensor");
-}
-TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
       "norm_linear_act(Tensor x, Tensor weight, Tensor? bias=None, Tensor? norm=None, float eps=0, str "
       "activation='none', Tensor? residual=None) -> Tensor");
@@ -68,10 +27,8 @@ TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
 }
 TORCH_LIBRARY_IMPL(aule, CPU, m) { m.impl("linear_bias_act", ops::linear_bias_act_composed); }
 TORCH_LIBRARY_IMPL(aule, Autograd, m) {
-  m.impl("linear_bias_act", linear_bias_act_autograd);
   m.impl("norm_linear_act", torch::autograd::autogradNotImplementedFallback());  // inference only
 }
-TORCH_LIBRARY_IMPL(aule, AutocastPrivateUse1, m) { m.impl("linear_bias_act", linear_bias_act_autocast); }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("mm.out", ops::mm_out));

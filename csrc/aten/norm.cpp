@@ -1,7 +1,8 @@
-#include "ops/norm/norm.h"
-
 #include "aten/register.h"
 #include "ops/norm/batch.h"
+#include "ops/norm/norm.h"
+#include "ops/norm/row_products.h"
+#include "ops/norm/softmax.h"
 #include "ops/norm/sync_batch.h"
 #include "ops/norm/weight_norm.h"
 
@@ -34,7 +35,38 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("batch_norm_backward_elemt", ops::batch_norm_backward_elemt));
   m.impl(ROW("_weight_norm_interface", ops::weight_norm));
   m.impl(ROW("_weight_norm_interface_backward", ops::weight_norm_backward));
+
+  m.impl(ROW("_softmax.out", ops::softmax_out));
+  m.impl(ROW("_log_softmax.out", ops::log_softmax_out));
+  m.impl(ROW("_softmax_backward_data.out", ops::softmax_backward_data_out));
+  m.impl(ROW("_log_softmax_backward_data.out", ops::log_softmax_backward_data_out));
+  m.impl(ROW("_safe_softmax", ops::safe_softmax));
+  m.impl(ROW("_masked_softmax", ops::masked_softmax));
+  m.impl(ROW("_masked_softmax_backward", ops::masked_softmax_backward));
 }
 
 }  // namespace
+
+// aule::diagonal_matmul and aule::fused_linear_rowsum. Their gradients are registered in torch_aule/ops/reference.py.
+TORCH_LIBRARY_FRAGMENT(aule, m) {
+  m.def("diagonal_matmul(Tensor a, Tensor b) -> Tensor");
+  m.def("diagonal_matmul_backward(Tensor grad, Tensor a, Tensor b) -> (Tensor da, Tensor db)");
+  m.def("fused_linear_rowsum(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor");
+  m.def(
+      "fused_linear_rowsum_backward(Tensor grad, Tensor x, Tensor weight, bool has_bias) -> (Tensor dx, Tensor "
+      "dweight, Tensor dbias)");
+}
+TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
+  m.impl("diagonal_matmul", GUARDED(ops::diagonal_matmul));
+  m.impl("diagonal_matmul_backward", GUARDED(ops::diagonal_matmul_backward));
+  m.impl("fused_linear_rowsum", GUARDED(ops::fused_linear_rowsum));
+  m.impl("fused_linear_rowsum_backward", GUARDED(ops::fused_linear_rowsum_backward));
+}
+TORCH_LIBRARY_IMPL(aule, CPU, m) {
+  m.impl("diagonal_matmul", ops::diagonal_matmul_composed);
+  m.impl("diagonal_matmul_backward", ops::diagonal_matmul_backward_composed);
+  m.impl("fused_linear_rowsum", ops::fused_linear_rowsum_composed);
+  m.impl("fused_linear_rowsum_backward", ops::fused_linear_rowsum_backward_composed);
+}
+
 }  // namespace aule::aten

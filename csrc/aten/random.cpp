@@ -1,10 +1,11 @@
-#include "ops/random/random.h"
-
 #include <utility>
 
 #include "aten/register.h"
+#include "ops/random/dropout.h"
+#include "ops/random/random.h"
 
 namespace aule {
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("uniform_", ops::uniform_));
   m.impl(ROW("normal_", ops::normal_));
@@ -58,4 +59,10 @@ TORCH_LIBRARY_FRAGMENT(aule, m) {
       {at::Tag::nondeterministic_seeded});
 }
 TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) { m.impl("sample", GUARDED(sample)); }
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl(ROW("native_dropout", ops::native_dropout));
+  m.impl(ROW("native_dropout_backward", ops::native_dropout_backward));
+}
+
 }  // namespace aule

@@ -1,6 +1,7 @@
-#include "ops/reduce/reduce.h"
 #include "aten/register.h"
 #include "ops/reduce/hash.h"
+#include "ops/reduce/reduce.h"
+#include "ops/reduce/scan.h"
 #include "ops/reduce/segment.h"
 
 namespace aule::aten {
@@ -48,6 +49,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("hash_tensor.out", ops::hash_tensor_out));
   m.impl(ROW("segment_reduce", ops::segment_reduce));
   m.impl(ROW("_segment_reduce_backward", ops::segment_reduce_backward));
+
+  m.impl(ROW("cumsum.out", ops::cumsum_out));
+  m.impl(ROW("cumprod.out", ops::cumprod_out));
+  m.impl(ROW("_cummax_helper", ops::cummax_helper));
+  m.impl(ROW("_cummin_helper", ops::cummin_helper));
+  m.impl(ROW("_logcumsumexp", ops::logcumsumexp));
+  m.impl(ROW("_logcumsumexp.out", ops::logcumsumexp_out));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "ops/fallback.h"
+#include "ops/fallback/fallback.h"
 #include "ops/tensor/one_device.h"
 #include "ops/tensor/overlap.h"
 

@@ -1,4 +1,4 @@
-#include "ops/shape.h"
+#include "ops/shape/shape.h"
 
 #include "aten/register.h"
 #include "ops/copy/many.h"

@@ -38,7 +38,7 @@ std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)> reducing(const at:
 ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo,
                                    c10::intrusive_ptr<c10d::Backend> host, std::shared_ptr<SharedSegment> segment)
     : c10d::Backend(gloo->getRank(), gloo->getSize()),
-      lane_(std::make_shared<Lane>(gloo, std::move(segment))),
+      channel_(std::make_shared<Channel>(gloo, std::move(segment))),
       host_(std::move(host)) {
   init();
   std::lock_guard lock(g_mutex);
@@ -47,7 +47,7 @@ ProcessGroupAule::ProcessGroupAule(const c10::intrusive_ptr<c10d::Backend>& gloo
 
 ProcessGroupAule::~ProcessGroupAule() {
   if (runtime::in_bad_fork()) {  // gloo would wait for its threads, which this process does not have
-    new auto(lane_);
+    new auto(channel_);
     new auto(host_);
     return;
   }
@@ -89,37 +89,37 @@ void ProcessGroupAule::close(std::chrono::milliseconds longest) {
     if (closed_) return;
     closed_ = true;
   }
-  lane_->close(longest);
+  channel_->close(longest);
 }
 
-Lane& ProcessGroupAule::lane() {
+Channel& ProcessGroupAule::channel() {
   runtime::check_not_forked();  // the threads have stayed with the parent, and gloo's: nothing would ever be done
   {
     std::lock_guard lock(mutex_);
     TORCH_CHECK_WITH(DistBackendError, !closed_, "aule process group: it has been destroyed");
   }
-  if (const auto failure = lane_->failure()) std::rethrow_exception(failure);
-  return *lane_;
+  if (const auto failure = channel_->failure()) std::rethrow_exception(failure);
+  return *channel_;
 }
 
 c10d::Backend& ProcessGroupAule::host() {
-  lane();
+  channel();
   return *host_;
 }
 
 void ProcessGroupAule::setTimeout(std::chrono::milliseconds timeout) {
-  lane_->gloo().setTimeout(timeout);
+  channel_->gloo().setTimeout(timeout);
   host_->setTimeout(timeout);
 }
 
 void ProcessGroupAule::setSequenceNumberForGroup() {
-  lane_->gloo().setSequenceNumberForGroup();
+  channel_->gloo().setSequenceNumberForGroup();
   host_->setSequenceNumberForGroup();
 }
 
 uint64_t ProcessGroupAule::getSequenceNumberForGroup() {
-  lane_->drain();
-  return lane_->gloo().getSequenceNumberForGroup() + host_->getSequenceNumberForGroup();
+  channel_->drain();
+  return channel_->gloo().getSequenceNumberForGroup() + host_->getSequenceNumberForGroup();
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroupAule::tracked(WorkPtr work) {
@@ -132,14 +132,14 @@ c10::intrusive_ptr<c10d::Work> ProcessGroupAule::submit(Call call, c10::Device d
     for (const Part& part : *parts)
       TORCH_CHECK(part.tensor.device() == device, call.name, ": expected tensors of one device, got ", device, " and ",
                   part.tensor.device());
-  Lane& lane = this->lane();
+  Channel& channel = this->channel();
   if (!device.is_cpu()) {
     TORCH_CHECK(!runtime::is_capturing(device.index()), call.name, ": collectives cannot be captured into a graph");
     if (!call.one_peer)
-      for (const auto& work : lane.before(call)) work->wait(kNoTimeout);
+      for (const auto& work : channel.before(call)) work->wait(kNoTimeout);
   }
-  auto work = c10::make_intrusive<StagedWork>(lane.shared_from_this(), std::move(call), device, rank_, ++sequence_);
-  lane.submit(work);
+  auto work = c10::make_intrusive<StagedWork>(channel.shared_from_this(), std::move(call), device, rank_, ++sequence_);
+  channel.submit(work);
   return tracked(std::move(work));
 }
 

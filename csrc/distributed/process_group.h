@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "distributed/checks.h"
-#include "distributed/lane.h"
+#include "distributed/channel.h"
 #include "distributed/layout.h"
 
 namespace aule::distributed {
@@ -28,7 +28,7 @@ class ProcessGroupAule final : public c10d::Backend {
   ~ProcessGroupAule() override;
 
   const std::string getBackendName() const override { return "aule"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return lane_->gloo().getBackendOptions(); }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return channel_->gloo().getBackendOptions(); }
   void setTimeout(std::chrono::milliseconds timeout) override;
   void setSequenceNumberForGroup() override;
   uint64_t getSequenceNumberForGroup() override;
@@ -67,9 +67,9 @@ class ProcessGroupAule final : public c10d::Backend {
   void close(std::chrono::milliseconds longest);  // waits that long for what is pending
 
  private:
-  Lane& lane();           // throws if the group is destroyed or has failed
-  c10d::Backend& host();  // gloo for tensors of the CPU; throws as lane() does
-  Place place() const { return lane_->shared() != nullptr ? Place::device : Place::host; }
+  Channel& channel();           // throws if the group is destroyed or has failed
+  c10d::Backend& host();  // gloo for tensors of the CPU; throws as channel() does
+  Place place() const { return channel_->shared() != nullptr ? Place::device : Place::host; }
   // What the ranks do with buffers of device memory; nothing if those are of the host, for gloo.
   std::optional<Exchange> exchange(Exchange::Kind kind, at::Tensor sent, at::Tensor received, int64_t bytes,
                                    std::chrono::milliseconds timeout, int64_t root = 0,
@@ -85,7 +85,7 @@ class ProcessGroupAule final : public c10d::Backend {
   WorkPtr receive(Tensors& tensors, c10d::OpType type, int from, int tag);
 
   std::mutex mutex_;
-  const std::shared_ptr<Lane> lane_;
+  const std::shared_ptr<Channel> channel_;
   const c10::intrusive_ptr<c10d::Backend> host_;
   bool closed_ = false;
   bool coalescing_ = false;

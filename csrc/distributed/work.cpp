@@ -5,7 +5,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
-#include "distributed/lane.h"
+#include "distributed/channel.h"
 #include "runtime/streams.h"
 #include "stream/interrupts.h"
 
@@ -22,13 +22,13 @@ std::vector<at::Tensor> tensors_of(const std::vector<Part>& parts) {
 
 }  // namespace
 
-StagedWork::StagedWork(std::shared_ptr<Lane> lane, Call call, c10::Device device, int rank, uint64_t sequence)
+StagedWork::StagedWork(std::shared_ptr<Channel> channel, Call call, c10::Device device, int rank, uint64_t sequence)
     : c10d::Work(rank, call.type, call.name, tensors_of(call.reads)),
-      lane_(std::move(lane)),
+      channel_(std::move(channel)),
       call_(std::move(call)),
       device_(device),
       sequence_(sequence),
-      who_(lane_->who()),
+      who_(channel_->who()),
       called_(device.type()),
       copied_in_(device.type()),
       copied_back_(device.type()) {
@@ -48,7 +48,7 @@ bool StagedWork::results_in(const std::vector<Part>& parts) const {
 void StagedWork::copy_in() {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   called_.record(runtime::current_c10_stream(device_.index()));
-  const c10::StreamGuard guard(lane_->stream(device_.index(), Lane::Direction::to_host));
+  const c10::StreamGuard guard(channel_->stream(device_.index(), Channel::Direction::to_host));
   called_.block(guard.current_stream());
   for (const Part& part : call_.reads) part.tensor.record_stream(guard.current_stream());
   if (call_.factor && call_.factor->tensor.defined()) call_.factor->tensor.record_stream(guard.current_stream());
@@ -84,7 +84,7 @@ void StagedWork::complete() noexcept {
       TORCH_CHECK_WITH(DistBackendError, !inner || inner->wait(), "it was aborted");
     } catch (...) {
       error = described(std::current_exception());
-      if (!call_.one_peer) lane_->failed(error);
+      if (!call_.one_peer) channel_->failed(error);
     }
   }
   const auto running = until_exit();
@@ -101,7 +101,7 @@ void StagedWork::complete() noexcept {
 
 void StagedWork::copy_back() {
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const c10::StreamGuard guard(lane_->stream(device_.index(), Lane::Direction::from_host));
+  const c10::StreamGuard guard(channel_->stream(device_.index(), Channel::Direction::from_host));
   called_.block(guard.current_stream());  // the caller may have read or written the tensors before
   for (const Part& part : call_.writes) {
     part.tensor.record_stream(guard.current_stream());
@@ -112,9 +112,9 @@ void StagedWork::copy_back() {
 }
 
 void StagedWork::run_exchange() {
-  if (const auto failure = lane_->failure()) std::rethrow_exception(failure);
+  if (const auto failure = channel_->failure()) std::rethrow_exception(failure);
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const c10::Stream stream = lane_->stream(device_.index(), Lane::Direction::from_host);
+  const c10::Stream stream = channel_->stream(device_.index(), Channel::Direction::from_host);
   const Exchange& exchange = *call_.exchange;
   const c10::StreamGuard guard(stream);
   called_.block(stream);
@@ -123,7 +123,7 @@ void StagedWork::run_exchange() {
   for (const at::Tensor& buffer : {exchange.sent, exchange.received})
     if (buffer.defined()) buffer.record_stream(stream);
   for (const Part& part : call_.reads) pack(part, call_.factor);
-  lane_->shared()->run(exchange, stream);
+  channel_->shared()->run(exchange, stream);
   for (const Part& part : call_.writes) unpack(part, call_.divisor);
   copied_back_.record(stream);
   back_ = stream;
@@ -145,7 +145,7 @@ void StagedWork::end(std::exception_ptr error) noexcept {
     exception_ = error;
     if (future_ && !future_marked_) {
       future_marked_ = true;
-      lane_->call_back(
+      channel_->call_back(
           [self = c10::intrusive_ptr<StagedWork>::unsafe_reclaim_from_nonowning(this)] { self->mark_future(); });
     }
   }
@@ -157,7 +157,7 @@ void StagedWork::end(std::exception_ptr error) noexcept {
 }
 
 void StagedWork::release() noexcept {
-  std::shared_ptr<Lane> lane;
+  std::shared_ptr<Channel> channel;
   std::lock_guard lock(mutex_);
   call_.reads.clear();  // blocks of memory wait for the copies by themselves
   call_.writes.clear();
@@ -166,7 +166,7 @@ void StagedWork::release() noexcept {
     call_.exchange->sent.reset();
     call_.exchange->received.reset();
   }
-  lane = std::move(lane_);
+  channel = std::move(channel_);
 }
 
 void StagedWork::mark_future() {

@@ -1,6 +1,6 @@
 // One collective over device tensors: its copies to the host, gloo's work on them, its copies back.
 //
-// Lifetime: the calling thread records the copies to the host, a thread of the lane waits for them and starts gloo's
+// Lifetime: the calling thread records the copies to the host, a thread of the channel waits for them and starts gloo's
 // work, another waits for that and records the copies back. From then on the work is complete: wait() makes the
 // caller's stream wait for the copies. It blocks the host until they have been submitted: with one queue, a stream that
 // waited for a later submission would stop it. Where the ranks share memory, the second thread does all of this.
@@ -19,7 +19,7 @@
 
 namespace aule::distributed {
 
-class Lane;
+class Channel;
 
 struct Call {
   const char* name = nullptr;
@@ -35,9 +35,9 @@ struct Call {
 
 class StagedWork final : public c10d::Work {
  public:
-  StagedWork(std::shared_ptr<Lane> lane, Call call, c10::Device device, int rank, uint64_t sequence);
+  StagedWork(std::shared_ptr<Channel> channel, Call call, c10::Device device, int rank, uint64_t sequence);
 
-  void start(c10d::Backend& gloo) noexcept;  // the lane's first thread
+  void start(c10d::Backend& gloo) noexcept;  // the channel's first thread
   void complete() noexcept;                  // its second, which always follows and lets go of what the work held
   void fail(const std::string& reason) noexcept;
   bool one_peer() const { return call_.one_peer; }
@@ -64,7 +64,7 @@ class StagedWork final : public c10d::Work {
 
   void release() noexcept;
 
-  std::shared_ptr<Lane> lane_;  // until it is released
+  std::shared_ptr<Channel> channel_;  // until it is released
   Call call_;
   const c10::Device device_;
   const uint64_t sequence_;

@@ -1,5 +1,5 @@
 // What ran on the CPU.
-#include "ops/fallback.h"
+#include "ops/fallback/fallback.h"
 #include "python/bindings.h"
 
 namespace aule::python {

@@ -6,7 +6,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "ops/factory/storage.h"
-#include "ops/generated_kernel.h"
+#include "ops/generated/generated_kernel.h"
 #include "python/bindings.h"
 #include "python/number.h"
 

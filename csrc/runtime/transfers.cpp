@@ -23,15 +23,15 @@ TransferEngine::TransferEngine(c10::DeviceIndex device, uint64_t piece_bytes, ui
                     piece_bytes, " and ", depth);
   check_not_forked();
   for (const Direction d : {Direction::to_device, Direction::to_host})
-    lane(d).stream = &stream::CommandStream::get(device, stream::CommandStream::transfer_id(d == Direction::to_host));
+    queue(d).stream = &stream::CommandStream::get(device, stream::CommandStream::transfer_id(d == Direction::to_host));
 }
 
 TransferEngine::~TransferEngine() {
   if (in_bad_fork()) return;
   const Uninterrupted whole;  // the device still writes the staging memory that goes now
-  for (Lane& l : lanes_) {
+  for (DirectionQueue& q : queues_) {
     try {
-      if (!l.flying.empty()) l.stream->wait_quietly(l.flying.back().value);
+      if (!q.flying.empty()) q.stream->wait_quietly(q.flying.back().value);
     } catch (...) {  // a lost device writes nothing any more
     }
   }
@@ -60,19 +60,19 @@ int64_t TransferEngine::enqueue(const at::Tensor& dst, const at::Tensor& src, in
   const Direction direction = dst.is_cpu() ? Direction::to_host : Direction::to_device;
   Transfer transfer{dst,         src, direction, priority, owner, current.record(/*timing=*/false, /*submit=*/true),
                     dst.nbytes()};
-  Lane& l = lane(direction);
+  DirectionQueue& q = queue(direction);
   const int64_t id = ++last_id_;
   const auto before = [&](int64_t other) { return transfers_.at(other).priority >= priority; };
-  l.waiting.insert(std::partition_point(l.waiting.begin(), l.waiting.end(), before), id);
+  q.waiting.insert(std::partition_point(q.waiting.begin(), q.waiting.end(), before), id);
   transfers_.emplace(id, std::move(transfer));
-  ++l.stats.queued;
-  l.stats.deepest = std::max(l.stats.deepest, l.stats.queued);
+  ++q.stats.queued;
+  q.stats.deepest = std::max(q.stats.deepest, q.stats.queued);
   try {
     move_on();
   } catch (...) {  // the caller gets no name for it
     if (const auto own = transfers_.find(id); own != transfers_.end() && own->second.state == TransferState::queued) {
-      l.waiting.erase(std::find(l.waiting.begin(), l.waiting.end(), id));
-      --l.stats.queued;
+      q.waiting.erase(std::find(q.waiting.begin(), q.waiting.end(), id));
+      --q.stats.queued;
       transfers_.erase(own);
     }
     throw;
@@ -85,10 +85,10 @@ bool TransferEngine::cancel(int64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = transfers_.find(id);
   if (found == transfers_.end() || found->second.state != TransferState::queued) return false;
-  Lane& l = lane(found->second.direction);
-  l.waiting.erase(std::find(l.waiting.begin(), l.waiting.end(), id));
-  --l.stats.queued;
-  ++l.stats.cancelled;
+  DirectionQueue& q = queue(found->second.direction);
+  q.waiting.erase(std::find(q.waiting.begin(), q.waiting.end(), id));
+  --q.stats.queued;
+  ++q.stats.cancelled;
   found->second.state = TransferState::cancelled;
   retire(id);
   return true;
@@ -114,9 +114,9 @@ void TransferEngine::wait(int64_t id) {
       move_on();
       const auto found = transfers_.find(id);
       if (found == transfers_.end()) return;
-      const Lane& l = lane(found->second.direction);
-      stream = l.stream;
-      value = l.flying.front().value;  // something flies while something waits
+      const DirectionQueue& q = queue(found->second.direction);
+      stream = q.stream;
+      value = q.flying.front().value;  // something flies while something waits
     }
     stream->wait(value);  // without the mutex: a signal can end it, and other threads go on
   }
@@ -152,43 +152,43 @@ TransferStats TransferEngine::stats(Direction direction) {
   const std::lock_guard lock(mutex_);
   const Uninterrupted whole;
   move_on();
-  return lane(direction).stats;
+  return queue(direction).stats;
 }
 
 void TransferEngine::move_on() {
-  for (Lane& l : lanes_) {
-    reap(l);
-    issue(l);
+  for (DirectionQueue& q : queues_) {
+    reap(q);
+    issue(q);
   }
 }
 
-void TransferEngine::reap(Lane& l) {
-  while (!l.flying.empty() && l.stream->done(l.flying.front().value)) {
-    Piece piece = std::move(l.flying.front());
-    l.flying.pop_front();
+void TransferEngine::reap(DirectionQueue& q) {
+  while (!q.flying.empty() && q.stream->done(q.flying.front().value)) {
+    Piece piece = std::move(q.flying.front());
+    q.flying.pop_front();
     Transfer& t = transfers_.at(piece.transfer);
     if (piece.staging.defined()) {
       if (t.direction == Direction::to_host)
         std::memcpy(static_cast<char*>(t.dst.mutable_data_ptr()) + piece.offset, piece.staging.const_data_ptr(),
                     piece.bytes);
-      l.spare.push_back(std::move(piece.staging));
+      q.spare.push_back(std::move(piece.staging));
     }
     t.done += piece.bytes;
-    l.stats.bytes += piece.bytes;
+    q.stats.bytes += piece.bytes;
     if (t.done == t.bytes) {
-      --l.stats.running;
-      ++l.stats.completed;
+      --q.stats.running;
+      ++q.stats.completed;
       t.state = TransferState::completed;
       retire(piece.transfer);
     }
-    if (l.flying.empty())
-      l.stats.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - l.busy_since).count();
+    if (q.flying.empty())
+      q.stats.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - q.busy_since).count();
   }
 }
 
-void TransferEngine::issue(Lane& l) {
-  while (!l.waiting.empty() && l.flying.size() < depth_) {
-    const int64_t id = l.waiting.front();
+void TransferEngine::issue(DirectionQueue& q) {
+  while (!q.waiting.empty() && q.flying.size() < depth_) {
+    const int64_t id = q.waiting.front();
     Transfer& t = transfers_.at(id);
     Piece piece{id, t.issued, std::min(piece_bytes_, t.bytes - t.issued), 0, {}};
     const bool up = t.direction == Direction::to_device;
@@ -198,32 +198,32 @@ void TransferEngine::issue(Lane& l) {
     if (pinned != 0) {
       pinned += piece.offset;
     } else if (piece.bytes != 0) {
-      if (l.spare.empty()) {
+      if (q.spare.empty()) {
         const auto largest = static_cast<int64_t>(piece_bytes_);
-        l.spare.push_back(pinned_bytes(largest, c10::Device(c10::DeviceType::PrivateUse1, device_)));
+        q.spare.push_back(pinned_bytes(largest, c10::Device(c10::DeviceType::PrivateUse1, device_)));
       }
-      piece.staging = std::move(l.spare.back());
-      l.spare.pop_back();
+      piece.staging = std::move(q.spare.back());
+      q.spare.pop_back();
       if (up)
         std::memcpy(piece.staging.mutable_data_ptr(), static_cast<const char*>(t.src.const_data_ptr()) + piece.offset,
                     piece.bytes);
       pinned = pinned_address(piece.staging.const_data_ptr(), device_);
     }
-    if (t.issued == 0) l.stream->wait_for(t.after);
+    if (t.issued == 0) q.stream->wait_for(t.after);
     if (up)
-      l.stream->copy(device_at, pinned, piece.bytes);
+      q.stream->copy(device_at, pinned, piece.bytes);
     else
-      l.stream->copy(pinned, device_at, piece.bytes);
-    piece.value = l.stream->flush();
-    if (l.flying.empty()) l.busy_since = std::chrono::steady_clock::now();
+      q.stream->copy(pinned, device_at, piece.bytes);
+    piece.value = q.stream->flush();
+    if (q.flying.empty()) q.busy_since = std::chrono::steady_clock::now();
     if (t.state == TransferState::queued) {
       t.state = TransferState::running;
-      --l.stats.queued;
-      ++l.stats.running;
+      --q.stats.queued;
+      ++q.stats.running;
     }
     t.issued += piece.bytes;
-    if (t.issued == t.bytes) l.waiting.erase(l.waiting.begin());
-    l.flying.push_back(std::move(piece));
+    if (t.issued == t.bytes) q.waiting.erase(q.waiting.begin());
+    q.flying.push_back(std::move(piece));
   }
 }
 

@@ -59,7 +59,7 @@ class TransferEngine {
     uint64_t offset, bytes, value;  // of its stream
     at::Tensor staging;             // undefined where the host's tensor is pinned
   };
-  struct Lane {
+  struct DirectionQueue {
     stream::CommandStream* stream = nullptr;
     std::vector<int64_t> waiting;  // with bytes to issue, by priority, then by age
     std::deque<Piece> flying;
@@ -67,16 +67,16 @@ class TransferEngine {
     std::chrono::steady_clock::time_point busy_since;
     TransferStats stats;
   };
-  Lane& lane(Direction direction) { return lanes_[static_cast<size_t>(direction)]; }
+  DirectionQueue& queue(Direction direction) { return queues_[static_cast<size_t>(direction)]; }
   void move_on();  // these three with the mutex
-  void reap(Lane& lane);
-  void issue(Lane& lane);
+  void reap(DirectionQueue& queue);
+  void issue(DirectionQueue& queue);
   void retire(int64_t id);
 
   c10::DeviceIndex device_;
   uint64_t piece_bytes_, depth_;
   std::mutex mutex_;
-  std::array<Lane, 2> lanes_;
+  std::array<DirectionQueue, 2> queues_;
   std::map<int64_t, Transfer> transfers_;   // that have not ended
   std::map<int64_t, TransferState> ended_;  // the latest of them
   int64_t last_id_ = 0;

@@ -2,7 +2,8 @@
 #include "common/float_bits.glsl"
 #include "common/real.glsl"
 
-const int NORM_ZERO = 0, NORM_ONE = 1, NORM_TWO = 2, NORM_INF = 3, NORM_P = 4;
+#define NORM_OP(code, name) const int NORM_##name = code;
+#include "distance/norm_ops.def"
 
 // pow of no negative number; some drivers' pow loses a NaN.
 REAL power_of(REAL x, REAL power) { return is_nan(x) || x == REAL(0) ? x : pow(x, power); }
@@ -10,16 +11,16 @@ REAL power_of(REAL x, REAL power) { return is_nan(x) || x == REAL(0) ? x : pow(x
 // The sum or maximum so far with one more difference, which is not negative; the norm, of all.
 REAL norm_step(REAL sum, REAL d, REAL power) {
   switch (NORM) {
-    case NORM_ZERO: return sum + REAL(d != REAL(0) ? 1 : 0);
-    case NORM_ONE: return sum + d;
-    case NORM_TWO: return sum + d * d;
-    case NORM_INF: return d > sum ? d : sum;  // passes over a NaN, as in PyTorch
+    case NORM_zero: return sum + REAL(d != REAL(0) ? 1 : 0);
+    case NORM_one: return sum + d;
+    case NORM_two: return sum + d * d;
+    case NORM_inf: return d > sum ? d : sum;  // passes over a NaN, as in PyTorch
     default: return sum + power_of(d, power);
   }
 }
 REAL norm_end(REAL sum, REAL power) {
-  if (NORM == NORM_TWO) return sqrt(sum);
-  if (NORM == NORM_P) return power_of(sum, REAL(1) / power);
+  if (NORM == NORM_two) return sqrt(sum);
+  if (NORM == NORM_any) return power_of(sum, REAL(1) / power);
   return sum;
 }
 
@@ -35,10 +36,10 @@ REAL rounded(REAL x) {
 REAL norm_slope(REAL d, REAL distance, REAL power) {
   const REAL s = REAL(d > REAL(0) ? 1 : d < REAL(0) ? -1 : 0), size = abs(d);
   switch (NORM) {
-    case NORM_ZERO: return REAL(0);
-    case NORM_ONE: return s;
-    case NORM_TWO: return distance == REAL(0) ? REAL(0) : d / distance;
-    case NORM_INF: return rounded(size) == distance ? s : REAL(0);
+    case NORM_zero: return REAL(0);
+    case NORM_one: return s;
+    case NORM_two: return distance == REAL(0) ? REAL(0) : d / distance;
+    case NORM_inf: return rounded(size) == distance ? s : REAL(0);
     default: return distance == REAL(0) || size == REAL(0) ? REAL(0) : s * power_of(size / distance, power - REAL(1));
   }
 }

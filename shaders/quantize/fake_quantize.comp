@@ -16,12 +16,12 @@ layout(constant_id = 0) const int DTYPE = AULE_DT_F32;
 layout(constant_id = 1) const bool TENSORS = false;          // scale and zero point are tensors
 layout(constant_id = 2) const int SCALE_DTYPE = AULE_DT_F32;
 layout(constant_id = 3) const int ZERO_DTYPE = AULE_DT_I32;
-layout(constant_id = 4) const int ZERO = 0;                  // of the enum below
+layout(constant_id = 4) const int ZERO = 0;                  // of zero_points.def
 layout(constant_id = 5) const bool SWITCHED = false;         // `enabled` says whether to round at all
 layout(constant_id = 6) const int SWITCH_DTYPE = AULE_DT_U8;
 layout(constant_id = 7) const bool GRADIENTS = false;
-// A zero point as it is; half of 1 added, clamped, cut off; rounded and clamped.
-const int ZERO_PLAIN = 0, ZERO_CUT = 1, ZERO_ROUNDED = 2;
+#define ZERO_POINT(code, name) const int ZERO_##name = code;
+#include "quantize/zero_points.def"
 
 struct Params {
   uint64_t x, scale_, zero_point_, enabled;
@@ -44,8 +44,8 @@ void main() {
     inverse = 1.0 / scale;
     zero = load_float(p.zero_point_, channel, ZERO_DTYPE);
   }
-  if (ZERO == ZERO_CUT) zero = trunc(clamp(zero + 0.5, p.quant_min, p.quant_max));
-  if (ZERO == ZERO_ROUNDED) zero = clamp(roundEven(zero), p.quant_min, p.quant_max);
+  if (ZERO == ZERO_cut) zero = trunc(clamp(zero + 0.5, p.quant_min, p.quant_max));
+  if (ZERO == ZERO_rounded) zero = clamp(roundEven(zero), p.quant_min, p.quant_max);
   if (SWITCHED && load_float(p.enabled, uint64_t(0), SWITCH_DTYPE) == 0.0) {
     STORE(p.y, i, DTYPE, x);
     U8Ref(p.mask + i).v = uint8_t(1);
@@ -53,7 +53,7 @@ void main() {
   }
   const REAL low = REAL(p.quant_min), high = REAL(p.quant_max), scaled = x * REAL(inverse);
   // As PyTorch's CPU, also where x / scale is a half and the zero point odd: gradients round the sum.
-  const REAL q = !GRADIENTS && (is_integer_dtype(ZERO_DTYPE) || ZERO != ZERO_PLAIN) ? REAL(zero) + half_even(scaled)
+  const REAL q = !GRADIENTS && (is_integer_dtype(ZERO_DTYPE) || ZERO != ZERO_plain) ? REAL(zero) + half_even(scaled)
                                                                                     : half_even(REAL(zero) + scaled);
   const bool inside = q >= low && q <= high;
   const REAL back = ((q > low ? q < high ? q : high : low) - REAL(zero)) * REAL(scale);

@@ -35,11 +35,11 @@ void main() {
   const uint64_t first_offset = outer * (p.segments + 1) + (segment - outer * p.segments);
   const int64_t begin = offset_of(first_offset), end = offset_of(first_offset + 1);
   const uint lane = BY_GROUP ? gl_LocalInvocationID.x : 0u;
-  const REAL extreme = OP == SEGMENT_COUNT ? LOAD(p.extremes, id, DTYPE) : REAL(0);
+  const REAL extreme = OP == SEGMENT_count ? LOAD(p.extremes, id, DTYPE) : REAL(0);
   REAL sum = lane == 0u && HAS_INITIAL ? initial_value() : identity();
   for (int64_t j = begin + int64_t(lane); j < end; j += int64_t(BY_GROUP ? 64 : 1)) {
     const REAL x = LOAD(p.data, (outer * uint64_t(p.size) + uint64_t(j)) * p.inner + inner, DTYPE);
-    sum = combined(sum, OP == SEGMENT_COUNT ? REAL(isnan(x) || x == extreme) : x);
+    sum = combined(sum, OP == SEGMENT_count ? REAL(isnan(x) || x == extreme) : x);
   }
   if (BY_GROUP) {
     partial[lane] = sum;
@@ -50,6 +50,6 @@ void main() {
     if (lane != 0u) return;
     sum = partial[0];
   }
-  if (OP == SEGMENT_MEAN && (end > begin || !HAS_INITIAL)) sum /= REAL(end > begin ? end - begin : int64_t(0));
+  if (OP == SEGMENT_mean && (end > begin || !HAS_INITIAL)) sum /= REAL(end > begin ? end - begin : int64_t(0));
   STORE(p.dst, id, OUT_DTYPE, sum);
 }

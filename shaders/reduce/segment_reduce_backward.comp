@@ -35,10 +35,10 @@ REAL gradient(uint64_t i, uint64_t outer, int64_t j, uint64_t inner) {
   const uint64_t output_at = (outer * p.segments + low - 1) * p.inner + inner;
   const int64_t begin = offset_of(row + low - 1), end = offset_of(row + low);
   const REAL g = LOAD(p.grad, output_at, DTYPE);
-  if (OP == SEGMENT_SUM) return g;
-  if (OP == SEGMENT_MEAN) return g / REAL(end - begin);
+  if (OP == SEGMENT_sum) return g;
+  if (OP == SEGMENT_mean) return g / REAL(end - begin);
   const REAL x = LOAD(p.data, i, DTYPE), y = LOAD(p.out_, output_at, DTYPE);
-  if (OP != SEGMENT_PROD) return isnan(x) || x == y ? g / LOAD(p.counts, output_at, REAL_DTYPE) : REAL(0);
+  if (OP != SEGMENT_prod) return isnan(x) || x == y ? g / LOAD(p.counts, output_at, REAL_DTYPE) : REAL(0);
   if (x != REAL(0) && !isnan(x)) return g * y / x;
   REAL others = initial_value();
   for (int64_t k = begin; k < end; ++k)

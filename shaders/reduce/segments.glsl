@@ -1,5 +1,6 @@
-// Operations of segment_reduce*.comp, whose codes csrc/ops/reduce/segment.cpp has too, and the segments' ends.
-const int SEGMENT_SUM = 0, SEGMENT_MEAN = 1, SEGMENT_MAX = 2, SEGMENT_MIN = 3, SEGMENT_PROD = 4, SEGMENT_COUNT = 5;
+// Operations of segment_reduce*.comp, and the segments' ends.
+#define SEGMENT_OP(code, name) const int SEGMENT_##name = code;
+#include "reduce/segment_ops.def"
 
 // Within the data even if the caller's offsets are not.
 int64_t offset_of(uint64_t i) { return limited(I64Ref(p.offsets + i * 8).v, int64_t(0), p.size); }
@@ -13,12 +14,12 @@ REAL initial_value() {
 }
 REAL identity() {
   const REAL infinity = REAL(uintBitsToFloat(0x7f800000u));
-  if (OP == SEGMENT_MAX) return -infinity;
-  if (OP == SEGMENT_MIN) return infinity;
-  return REAL(OP == SEGMENT_PROD ? 1 : 0);
+  if (OP == SEGMENT_max) return -infinity;
+  if (OP == SEGMENT_min) return infinity;
+  return REAL(OP == SEGMENT_prod ? 1 : 0);
 }
 REAL combined(REAL a, REAL b) {
-  if (OP == SEGMENT_MAX) return isnan(b) || b > a ? b : a;
-  if (OP == SEGMENT_MIN) return isnan(b) || b < a ? b : a;
-  return OP == SEGMENT_PROD ? a * b : a + b;
+  if (OP == SEGMENT_max) return isnan(b) || b > a ? b : a;
+  if (OP == SEGMENT_min) return isnan(b) || b < a ? b : a;
+  return OP == SEGMENT_prod ? a * b : a + b;
 }

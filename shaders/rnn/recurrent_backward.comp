@@ -38,7 +38,7 @@ void main() {
     const uint64_t split = uint64_t(p.directions) * p.sums_rows * p.hidden;
     dh = sum_of_splits(p.sums, (uint64_t(d) * p.sums_rows + b) * p.hidden + u, split);
   }
-  if (CELL == GRU || b >= p.summed[d]) dh += LOAD(p.grad_h, own, REAL_DTYPE);
+  if (CELL == CELL_gru || b >= p.summed[d]) dh += LOAD(p.grad_h, own, REAL_DTYPE);
   if (b >= p.running[d]) {
     STORE(p.grad_h, own, REAL_DTYPE, dh);
   } else {
@@ -50,12 +50,12 @@ void main() {
     }
     REAL x[4], grad[4];
     [[unroll]] for (uint g = 0; g < GATES; ++g) x[g] = LOAD(p.gates, gate_at + g * p.hidden, DTYPE);
-    const REAL inner = CELL == LSTM || CELL == GRU ? LOAD(p.inner, row * p.hidden + u, REAL_DTYPE) : REAL(0);
-    const REAL before = CELL == GRU ? LOAD(p.before, row * p.hidden + u, DTYPE) : REAL(0);
-    REAL dc = CELL == LSTM ? LOAD(p.grad_c, own, REAL_DTYPE) : REAL(0);
+    const REAL inner = CELL == CELL_lstm || CELL == CELL_gru ? LOAD(p.inner, row * p.hidden + u, REAL_DTYPE) : REAL(0);
+    const REAL before = CELL == CELL_gru ? LOAD(p.before, row * p.hidden + u, DTYPE) : REAL(0);
+    REAL dc = CELL == CELL_lstm ? LOAD(p.grad_c, own, REAL_DTYPE) : REAL(0);
     const REAL direct = cell_backward(x, inner, before, dh, dc, grad);
-    if (CELL == LSTM) STORE(p.grad_c, own, REAL_DTYPE, dc);
-    if (CELL == GRU) {
+    if (CELL == CELL_lstm) STORE(p.grad_c, own, REAL_DTYPE, dc);
+    if (CELL == CELL_gru) {
       STORE(p.grad_h, own, REAL_DTYPE, direct);
       [[unroll]] for (uint g = 0; g < GATES; ++g)
         STORE(p.grad_hidden_gates, gate_at + g * p.hidden, DTYPE, g == 2 ? grad[g] * x[0] : grad[g]);

@@ -38,7 +38,7 @@ void main() {
     const uint64_t split = uint64_t(p.directions) * p.sums_rows * p.size;
     x = sum_of_splits(p.sums, (uint64_t(d) * p.sums_rows + b) * p.size + u, split);
   }
-  if (HAS_STATE && (CELL == GRU || b >= p.summed[d])) x += LOAD(p.state, own, REAL_DTYPE);
+  if (HAS_STATE && (CELL == CELL_gru || b >= p.summed[d])) x += LOAD(p.state, own, REAL_DTYPE);
   if (b < p.running[d]) {
     if (HAS_MORE)
       x += LOAD(p.more, uint64_t(row * p.more_row + int64_t(d) * p.more_direction + int64_t(u)), DTYPE);

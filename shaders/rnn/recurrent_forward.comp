@@ -49,10 +49,10 @@ void main() {
     if (HAS_BIAS) s[g] += LOAD(p.bias, d * wide + g * p.hidden + u, DTYPE);
   }
   REAL before = REAL(0);
-  if (u < p.state && (KEEPS || CELL == GRU)) before = LOAD(p.h, state_at, DTYPE);
-  REAL c = CELL == LSTM ? LOAD(p.c, own, REAL_DTYPE) : REAL(0);
+  if (u < p.state && (KEEPS || CELL == CELL_gru)) before = LOAD(p.h, state_at, DTYPE);
+  REAL c = CELL == CELL_lstm ? LOAD(p.c, own, REAL_DTYPE) : REAL(0);
   const REAL inner = kept_inner(s, c), h = cell_forward(x, s, before, c);
-  if (CELL == LSTM) STORE(p.c, own, REAL_DTYPE, c);
+  if (CELL == CELL_lstm) STORE(p.c, own, REAL_DTYPE, c);
   STORE(p.h_out, own, DTYPE, h);
   if (HAS_OUT) {
     const int64_t at = int64_t(p.first_row[d] + b) * p.out_row + int64_t(d) * p.out_direction + int64_t(u);
@@ -60,7 +60,7 @@ void main() {
   }
   if (KEEPS) {
     [[unroll]] for (uint g = 0; g < GATES; ++g) STORE(p.gates, gate_at + g * p.hidden, DTYPE, x[g]);
-    if (CELL == LSTM || CELL == GRU) STORE(p.inner, row * p.hidden + u, REAL_DTYPE, inner);
+    if (CELL == CELL_lstm || CELL == CELL_gru) STORE(p.inner, row * p.hidden + u, REAL_DTYPE, inner);
     if (u < p.state) STORE(p.before, row * p.state + u, DTYPE, before);
   }
 }

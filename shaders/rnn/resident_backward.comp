@@ -30,8 +30,8 @@ void fetch(uint step, uint b, uint d, uint u) {
   at = (d == 0 ? step : p.times - 1 - step) * p.batch + b;
   row = uint64_t(d) * p.rows + at;
   [[unroll]] for (uint g = 0; g < GATES; ++g) x[g] = load_float(p.gates, row * K + g * HIDDEN + u, DTYPE);
-  if (CELL == LSTM || CELL == GRU) inner = F32Ref(p.inner + (row * HIDDEN + u) * 4).v;
-  if (CELL == GRU) before = load_float(p.before, row * HIDDEN + u, DTYPE);
+  if (CELL == CELL_lstm || CELL == CELL_gru) inner = F32Ref(p.inner + (row * HIDDEN + u) * 4).v;
+  if (CELL == CELL_gru) before = load_float(p.before, row * HIDDEN + u, DTYPE);
   if (HAS_GRAD_OUT)
     grad_out = load_float(p.grad_out, uint64_t(int64_t(at) * p.grad_row + int64_t(d) * p.grad_direction + int64_t(u)),
         DTYPE);
@@ -48,7 +48,7 @@ void main() {
   float dh = 0.0, dc = 0.0;
   if (owns) {
     dh = F32Ref(p.grad_h + own * 4).v;
-    if (CELL == LSTM) dc = F32Ref(p.grad_c + own * 4).v;
+    if (CELL == CELL_lstm) dc = F32Ref(p.grad_c + own * 4).v;
   }
   if (owns) fetch(p.first + p.count - 1, b, d, u);
   [[dont_unroll]] for (uint i = 1; i <= p.count; ++i) {
@@ -58,8 +58,8 @@ void main() {
       direct = cell_backward(x, inner, before, dh + grad_out, dc, grad);
       [[unroll]] for (uint g = 0; g < GATES; ++g) {
         store_float(p.grad_gates, row * K + g * HIDDEN + u, DTYPE, grad[g]);
-        if (CELL == GRU && g == 2) grad[g] *= x[0];
-        if (CELL == GRU) store_float(p.grad_hidden_gates, row * K + g * HIDDEN + u, DTYPE, grad[g]);
+        if (CELL == CELL_gru && g == 2) grad[g] *= x[0];
+        if (CELL == CELL_gru) store_float(p.grad_hidden_gates, row * K + g * HIDDEN + u, DTYPE, grad[g]);
         vectors[r * K_PADDED + g * HIDDEN + u] = grad[g];
       }
       if (i < p.count) fetch(p.first + p.count - 1 - i, b, d, u);
@@ -71,6 +71,6 @@ void main() {
   }
   if (owns) {
     F32Ref(p.grad_h + own * 4).v = dh;
-    if (CELL == LSTM) F32Ref(p.grad_c + own * 4).v = dc;
+    if (CELL == CELL_lstm) F32Ref(p.grad_c + own * 4).v = dc;
   }
 }

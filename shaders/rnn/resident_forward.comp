@@ -38,7 +38,7 @@ void main() {
     bias[g] = HAS_BIAS && owns ? load_float(p.bias, uint64_t(d) * N + g * HIDDEN + u, DTYPE) : 0.0;
   if (owns) {
     h = load_float(p.h, own, DTYPE);
-    if (CELL == LSTM) c = F32Ref(p.c + own * 4).v;
+    if (CELL == CELL_lstm) c = F32Ref(p.c + own * 4).v;
     vectors[r * K_PADDED + u] = h;
   }
   barrier();  // the states are written
@@ -59,7 +59,7 @@ void main() {
       store_float(p.out_, uint64_t(int64_t(at) * p.out_row + int64_t(d) * p.out_direction + int64_t(u)), DTYPE, h);
       if (KEEPS) {
         [[unroll]] for (uint g = 0; g < GATES; ++g) store_float(p.gates, row * N + g * HIDDEN + u, DTYPE, x[g]);
-        if (CELL == LSTM || CELL == GRU) F32Ref(p.inner + (row * HIDDEN + u) * 4).v = inner;
+        if (CELL == CELL_lstm || CELL == CELL_gru) F32Ref(p.inner + (row * HIDDEN + u) * 4).v = inner;
         store_float(p.before, row * HIDDEN + u, DTYPE, before);
       }
     }
@@ -67,6 +67,6 @@ void main() {
   }
   if (owns) {
     store_float(p.h, own, DTYPE, h);
-    if (CELL == LSTM) F32Ref(p.c + own * 4).v = c;
+    if (CELL == CELL_lstm) F32Ref(p.c + own * 4).v = c;
   }
 }

@@ -102,7 +102,7 @@ def family_rules():
 
 
 def family_of(path):
-    """ops/attention/plan.h: attention; ops/stream_ops.h: stream_ops."""
+    """ops/attention/plan.h: attention; ops/tensor/record_stream.h: stream_ops."""
     return Path(path).parts[1].split(".")[0]
 
 

@@ -14,7 +14,7 @@
 #include "ops/copy/host.h"
 #include "ops/copy/kernels.h"
 #include "ops/copy/storage_types.h"
-#include "ops/fallback_report.h"
+#include "ops/tensor/fallback_report.h"
 #include "ops/tensor/overlap.h"
 #include "ops/tensor/tensor_arg.h"
 

@@ -17,12 +17,17 @@
 namespace aule::ops {
 namespace {
 
-// As norms.glsl counts them.
-int norm_of(double p) {
-  if (p == 0) return 0;
-  if (p == 1) return 1;
-  if (p == 2) return 2;
-  return std::isinf(p) ? 3 : 4;
+enum class Norm : int {
+#define NORM_OP(code, name) name = code,
+#include "distance/norm_ops.def"
+#undef NORM_OP
+};
+
+Norm norm_of(double p) {
+  if (p == 0) return Norm::zero;
+  if (p == 1) return Norm::one;
+  if (p == 2) return Norm::two;
+  return std::isinf(p) ? Norm::inf : Norm::any;
 }
 
 struct Points {
@@ -51,7 +56,7 @@ void check(const Points& s, KernelId id, int64_t iterations) {
   TORCH_CHECK_NOT_IMPLEMENTED(s.rows < kMost && s.columns < kMost && s.features < kMost, s.op,
                               ": 2^31 points or features are too many");
   // A power of float64 has a loop of its own (common/float_bits.glsl).
-  const int64_t each = norm_of(s.power) == 4 && s.x.scalar_type() == at::kDouble ? 11 : 1;
+  const int64_t each = norm_of(s.power) == Norm::any && s.x.scalar_type() == at::kDouble ? 11 : 1;
   check_walk(s.op, caps_of(s.x), static_cast<uint64_t>(iterations * each));
 }
 
@@ -70,7 +75,7 @@ void measure(const Points& s, const at::Tensor& out) {
   p.n = static_cast<uint64_t>(tiled ? tiles : s.distances());
   const int local = tiled ? kTile * kTile : 64;
   launch(current(s.x), kernel,
-         {.dtype = dtype, .norm = norm_of(s.power), .pairs = s.pairs, .tiled = tiled, .local = local}, p, args,
+         {.dtype = dtype, .norm = static_cast<int>(norm_of(s.power)), .pairs = s.pairs, .tiled = tiled, .local = local}, p, args,
          linear_grid(tiled ? p.n : ceil_div(p.n, static_cast<uint64_t>(local))));
 }
 
@@ -86,7 +91,7 @@ void differentiate(const Points& s, const at::Tensor& grad, const at::Tensor& di
   p.distances = args.read(d);
   p.grad_x = args.write(grad_x);
   p.n = static_cast<uint64_t>(grad_x.numel());
-  launch(current(s.x), kernel, {.dtype = dtype, .norm = norm_of(s.power), .pairs = s.pairs}, p, args,
+  launch(current(s.x), kernel, {.dtype = dtype, .norm = static_cast<int>(norm_of(s.power)), .pairs = s.pairs}, p, args,
          linear_grid(ceil_div(p.n, uint64_t{128})));
 }
 

@@ -10,8 +10,12 @@
 namespace aule::ops {
 namespace {
 
-// As the kernel counts them. Where PyTorch cuts a zero point off and where it rounds is its CPU's own.
-enum class Zero : int { plain = 0, cut = 1, rounded = 2 };
+// PyTorch's CPU cuts a zero point off in some operators and rounds it in others; these do as it does.
+enum class Zero : int {
+#define ZERO_POINT(code, name) name = code,
+#include "quantize/zero_points.def"
+#undef ZERO_POINT
+};
 
 struct Quantization {
   const char* op;

@@ -19,8 +19,12 @@ namespace {
 using OptionalTensor = std::optional<at::Tensor>;
 using OptionalScalar = std::optional<at::Scalar>;
 
-enum class SegmentOp : int { sum, mean, max, min, prod, count };  // of segments.glsl
-constexpr int64_t kSegmentLocal = 64;                             // of segment_reduce*.comp
+enum class SegmentOp : int {
+#define SEGMENT_OP(code, name) name = code,
+#include "reduce/segment_ops.def"
+#undef SEGMENT_OP
+};
+constexpr int64_t kSegmentLocal = 64;             // of segment_reduce*.comp
 constexpr int64_t kLongSegment = 128;  // elements from which a workgroup owns a segment, on GPUs
 
 SegmentOp segment_op(std::string_view reduce) {

@@ -11,7 +11,11 @@
 
 namespace aule::ops {
 
-enum class Cell : int { tanh = 0, relu = 1, gru = 2, lstm = 3 };  // the codes of shaders/rnn/recurrent.glsl
+enum class Cell : int {
+#define CELL_KIND(code, name) name = code,
+#include "rnn/cells.def"
+#undef CELL_KIND
+};
 inline int64_t gates_of(Cell cell) { return cell == Cell::lstm ? 4 : cell == Cell::gru ? 3 : 1; }
 
 struct ResidentProblem {

@@ -1,4 +1,4 @@
-#include "distributed/lane.h"
+#include "distributed/channel.h"
 
 #include <algorithm>
 
@@ -6,22 +6,22 @@
 
 namespace aule::distributed {
 
-Lane::Lane(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment) : gloo_(std::move(gloo)) {
+Channel::Channel(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment) : gloo_(std::move(gloo)) {
   if (segment) shared_.emplace(std::move(segment));
 }
 
-void Lane::submit(const c10::intrusive_ptr<StagedWork>& work) {
+void Channel::submit(const c10::intrusive_ptr<StagedWork>& work) {
   {
     std::lock_guard lock(mutex_);
     pending_.push_back(work);
   }
-  starting_.push([lane = shared_from_this(), work] {
-    work->start(*lane->gloo_);
-    (work->one_peer() ? lane->peers_ : lane->finishing_).push([lane, work] { lane->finish(work); });
+  starting_.push([channel = shared_from_this(), work] {
+    work->start(*channel->gloo_);
+    (work->one_peer() ? channel->peers_ : channel->finishing_).push([channel, work] { channel->finish(work); });
   });
 }
 
-std::vector<c10::intrusive_ptr<StagedWork>> Lane::before(const Call& call) const {
+std::vector<c10::intrusive_ptr<StagedWork>> Channel::before(const Call& call) const {
   std::vector<c10::intrusive_ptr<StagedWork>> works;
   std::lock_guard lock(mutex_);
   for (const auto& work : pending_)
@@ -29,13 +29,13 @@ std::vector<c10::intrusive_ptr<StagedWork>> Lane::before(const Call& call) const
   return works;
 }
 
-void Lane::finish(const c10::intrusive_ptr<StagedWork>& work) {
+void Channel::finish(const c10::intrusive_ptr<StagedWork>& work) {
   work->complete();
   std::lock_guard lock(mutex_);
   std::erase(pending_, work);
 }
 
-bool Lane::close(std::chrono::milliseconds longest) {
+bool Channel::close(std::chrono::milliseconds longest) {
   const auto deadline = std::chrono::steady_clock::now() + longest;
   // In this order: each hands on to the next.
   const bool all =
@@ -55,18 +55,18 @@ bool Lane::close(std::chrono::milliseconds longest) {
   return false;
 }
 
-void Lane::failed(std::exception_ptr error) {
+void Channel::failed(std::exception_ptr error) {
   if (shared_) shared_->segment().leave();  // the others need not wait for their timeout
   std::lock_guard lock(mutex_);
   if (!failure_) failure_ = std::move(error);
 }
 
-std::exception_ptr Lane::failure() const {
+std::exception_ptr Channel::failure() const {
   std::lock_guard lock(mutex_);
   return failure_;
 }
 
-c10::Stream Lane::stream(c10::DeviceIndex device, Direction direction) {
+c10::Stream Channel::stream(c10::DeviceIndex device, Direction direction) {
   std::lock_guard lock(mutex_);
   const std::pair key{device, direction};
   const auto found = streams_.find(key);
@@ -74,7 +74,7 @@ c10::Stream Lane::stream(c10::DeviceIndex device, Direction direction) {
   return streams_.emplace(key, runtime::private_stream(device)).first->second;
 }
 
-std::string Lane::who() const {
+std::string Channel::who() const {
   return "rank " + std::to_string(gloo_->getRank()) + " of " + std::to_string(gloo_->getSize());
 }
 

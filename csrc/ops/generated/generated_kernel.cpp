@@ -1,4 +1,4 @@
-#include "ops/generated_kernel.h"
+#include "ops/generated/generated_kernel.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/MemoryOverlap.h>

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ops/fallback_report.h"
+#include "ops/tensor/fallback_report.h"
 
 namespace c10 {
 class OperatorHandle;

@@ -1,4 +1,4 @@
-#include "ops/fallback_report.h"
+#include "ops/tensor/fallback_report.h"
 
 #include <c10/util/Exception.h>
 

@@ -1,4 +1,4 @@
-#include "ops/fallback.h"
+#include "ops/fallback/fallback.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "kernels/recorded.h"
-#include "ops/host_twins.h"
+#include "ops/fallback/host_copies.h"
 #include "ops/tensor/one_device.h"
 #include "runtime/generator.h"
 #include "runtime/streams.h"
@@ -98,31 +98,31 @@ void check_the_cpu_can(const c10::OperatorHandle& op) {
 }
 
 // Copies results to the device with the strides of the CPU's. Tensors that the op writes stay the same tensors.
-void take_results(const c10::FunctionSchema& schema, torch::jit::Stack* stack, HostTwins& twins,
+void take_results(const c10::FunctionSchema& schema, torch::jit::Stack* stack, HostCopies& copies,
                   std::optional<c10::Device> device) {
-  twins.write_back();
+  copies.write_back();
   if (!device.has_value()) return;
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i)
     replace_tensors((*stack)[i], [&](const at::Tensor& t) {
-      const std::optional<at::Tensor> original = twins.original_of(t);
-      return original.has_value() ? *original : device_copy(twins.narrowed(t), *device);
+      const std::optional<at::Tensor> original = copies.original_of(t);
+      return original.has_value() ? *original : device_copy(copies.narrowed(t), *device);
     });
 }
 
-// Runs the operator on twins of the device tensors, with `wide` in float32 instead of 16 bits. Then returns false if no
+// Runs the operator on copies of the device tensors, with `wide` in float32 instead of 16 bits. Then returns false if no
 // tensor has 16 bits.
 bool run_on_twins(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool wide) {
   const c10::FunctionSchema& schema = op.schema();
   const auto& arguments = schema.arguments();
   const size_t first = stack->size() - arguments.size();
-  HostTwins twins;
+  HostCopies copies;
   std::optional<c10::Device> device;
   for (size_t i = 0; i < arguments.size(); ++i) {
     c10::IValue& value = (*stack)[first + i];
     const bool written = (arguments[i].alias_info() != nullptr && arguments[i].alias_info()->isWrite()) ||
                          written_silently(schema.name(), arguments[i].name());
     replace_tensors(value, [&](const at::Tensor& t) {
-      twins.add(t, written);
+      copies.add(t, written);
       return t;
     });
     if (value.isDevice() && value.toDevice().type() == c10::DeviceType::PrivateUse1) {
@@ -131,14 +131,14 @@ bool run_on_twins(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool 
       value = c10::Device(c10::DeviceType::CPU);
     }
   }
-  if (!device.has_value()) device = twins.device();
-  twins.make_all();
-  if (wide && !twins.widen()) return false;
+  if (!device.has_value()) device = copies.device();
+  copies.make_all();
+  if (wide && !copies.widen()) return false;
   for (size_t i = 0; i < arguments.size(); ++i)
-    replace_tensors((*stack)[first + i], [&](const at::Tensor& t) { return twins.twin_of(t); });
+    replace_tensors((*stack)[first + i], [&](const at::Tensor& t) { return copies.copy_of(t); });
 
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
-  take_results(schema, stack, twins, device);
+  take_results(schema, stack, copies, device);
   return true;
 }
 

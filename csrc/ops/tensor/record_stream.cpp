@@ -1,4 +1,4 @@
-#include "ops/stream_ops.h"
+#include "ops/tensor/record_stream.h"
 
 #include <c10/core/CachingDeviceAllocator.h>
 

@@ -1,4 +1,4 @@
-#include "ops/host_twins.h"
+#include "ops/fallback/host_copies.h"
 
 #include <ATen/ops/alias.h>
 #include <ATen/ops/empty.h>
@@ -63,7 +63,7 @@ at::Tensor download_alone(const at::Tensor& t) {
 
 }  // namespace
 
-void HostTwins::add(const at::Tensor& t, bool written) {
+void HostCopies::add(const at::Tensor& t, bool written) {
   if (!ours(t)) return;
   for (Pair& pair : pairs_)
     if (pair.original.is_same(t)) {
@@ -73,9 +73,9 @@ void HostTwins::add(const at::Tensor& t, bool written) {
   pairs_.push_back({t, {}, written});
 }
 
-void HostTwins::make_all() {
+void HostCopies::make_all() {
   for (Pair& pair : pairs_) {
-    if (pair.twin.defined()) continue;
+    if (pair.copy.defined()) continue;
     const at::Tensor& t = pair.original;
     const c10::OptionalDeviceGuard guard(t.device());
     std::vector<Pair*> group;
@@ -86,7 +86,7 @@ void HostTwins::make_all() {
         written = written || other.written;
       }
     if (group.size() < 2 || !written) {
-      pair.twin = download_alone(t);
+      pair.copy = download_alone(t);
       continue;
     }
     // One piece of host memory for all, aligned for any of their dtypes.
@@ -102,58 +102,58 @@ void HostTwins::make_all() {
     download_bytes(current(t), bytes.data_ptr(), base, static_cast<uint64_t>(end - begin));
     for (Pair* member : group) {
       const at::Tensor& m = member->original;
-      member->twin = at::empty({0}, m.options().device(at::kCPU));
-      member->twin.set_(bytes.storage(), m.storage_offset() - begin / m.element_size(), m.sizes(), m.strides());
-      set_bits(member->twin, m);
+      member->copy = at::empty({0}, m.options().device(at::kCPU));
+      member->copy.set_(bytes.storage(), m.storage_offset() - begin / m.element_size(), m.sizes(), m.strides());
+      set_bits(member->copy, m);
     }
   }
 }
 
-at::Tensor HostTwins::twin_of(const at::Tensor& t) const {
+at::Tensor HostCopies::copy_of(const at::Tensor& t) const {
   for (const Pair& pair : pairs_)
-    if (pair.original.is_same(t)) return pair.twin;
+    if (pair.original.is_same(t)) return pair.copy;
   return ours(t) || !t.defined() || t.device().type() != c10::DeviceType::PrivateUse1 ? t : t.cpu();
 }
 
-std::optional<at::Tensor> HostTwins::original_of(const at::Tensor& host) const {
+std::optional<at::Tensor> HostCopies::original_of(const at::Tensor& host) const {
   for (const Pair& pair : pairs_)
-    if (pair.twin.is_same(host)) return pair.original;
+    if (pair.copy.is_same(host)) return pair.original;
   return std::nullopt;
 }
 
-bool HostTwins::widen() {
+bool HostCopies::widen() {
   bool found = false, single = false;
   for (const Pair& pair : pairs_) {
-    const at::ScalarType type = pair.twin.scalar_type();
+    const at::ScalarType type = pair.copy.scalar_type();
     found = found || wider(type) != type;
     single = single || type == at::kFloat || type == at::kComplexFloat;
     for (const Pair& other : pairs_)
-      if (&other != &pair && other.twin.is_alias_of(pair.twin)) return false;
+      if (&other != &pair && other.copy.is_alias_of(pair.copy)) return false;
   }
   if (!found) return false;
   for (Pair& pair : pairs_) {
-    const at::Tensor narrow = pair.twin;
+    const at::Tensor narrow = pair.copy;
     const at::ScalarType type = narrow.scalar_type();
     if (wider(type) == type) continue;
     if (!single) narrow_real_ = type == at::kBFloat16 ? at::kBFloat16 : at::kHalf;
-    pair.twin = at::empty_strided(narrow.sizes(), narrow.strides(), narrow.options().dtype(wider(type)));
-    pair.twin.copy_(plain(narrow));
-    set_bits(pair.twin, narrow);
+    pair.copy = at::empty_strided(narrow.sizes(), narrow.strides(), narrow.options().dtype(wider(type)));
+    pair.copy.copy_(plain(narrow));
+    set_bits(pair.copy, narrow);
   }
   return true;
 }
 
-at::Tensor HostTwins::narrowed(const at::Tensor& result) const {
+at::Tensor HostCopies::narrowed(const at::Tensor& result) const {
   if (!narrow_real_.has_value()) return result;  // a float32 tensor was in the call, so the result is float32
   if (result.scalar_type() == at::kFloat) return result.to(*narrow_real_);
   if (result.scalar_type() == at::kComplexFloat && *narrow_real_ == at::kHalf) return result.to(at::kComplexHalf);
   return result;
 }
 
-void HostTwins::write_back() {
+void HostCopies::write_back() {
   for (const Pair& pair : pairs_) {
     if (!pair.written) continue;
-    const at::Tensor &t = pair.original, &host = pair.twin;
+    const at::Tensor &t = pair.original, &host = pair.copy;
     const c10::OptionalDeviceGuard guard(t.device());
     if (t.sizes() != host.sizes() || t.strides() != host.strides()) {
       at::Tensor resized = t;
@@ -163,7 +163,7 @@ void HostTwins::write_back() {
   }
 }
 
-std::optional<c10::Device> HostTwins::device() const {
+std::optional<c10::Device> HostCopies::device() const {
   if (pairs_.empty()) return std::nullopt;
   return pairs_.front().original.device();
 }

@@ -1,4 +1,4 @@
-#include "ops/shape.h"
+#include "ops/shape/shape.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>

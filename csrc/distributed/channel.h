@@ -17,9 +17,9 @@
 
 namespace aule::distributed {
 
-class Lane : public std::enable_shared_from_this<Lane> {
+class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  Lane(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment);
+  Channel(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment);
 
   c10d::Backend& gloo() { return *gloo_; }
   SharedExchange* shared() { return shared_ ? &*shared_ : nullptr; }  // null: gloo does everything
@@ -32,7 +32,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool close(std::chrono::milliseconds longest);
   void failed(std::exception_ptr error);  // a collective's: gloo's connections are of no use any more
   std::exception_ptr failure() const;
-  // Of the lane's own: copies back wait for no later copies to the host, which wait for the program.
+  // Of the channel's own: copies back wait for no later copies to the host, which wait for the program.
   enum class Direction { to_host, from_host };
   c10::Stream stream(c10::DeviceIndex device, Direction direction);
   std::string who() const;
