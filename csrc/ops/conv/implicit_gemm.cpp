@@ -14,7 +14,7 @@
 #include "ops/conv/pointwise.h"
 #include "ops/conv/space_to_depth.h"
 #include "ops/matmul/launch.h"
-#include "ops/matmul/splits.h"
+#include "ops/matmul/kernels/splits.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {

@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "kernels_matmul.gen.h"
-#include "ops/matmul/bf16x3.h"
+#include "ops/matmul/kernels/bf16x3.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
 

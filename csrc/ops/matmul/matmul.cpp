@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "ops/matmul/bf16x3.h"
+#include "ops/matmul/kernels/bf16x3.h"
 #include "ops/matmul/complex.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"

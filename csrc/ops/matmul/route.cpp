@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/matmul/aligned_rows.h"
-#include "ops/matmul/bf16x3.h"
-#include "ops/matmul/coopmat.h"
-#include "ops/matmul/gemv.h"
-#include "ops/matmul/int8.h"
-#include "ops/matmul/long_k.h"
-#include "ops/matmul/simd.h"
-#include "ops/matmul/simt.h"
+#include "ops/matmul/composed/aligned_rows.h"
+#include "ops/matmul/kernels/bf16x3.h"
+#include "ops/matmul/kernels/coopmat.h"
+#include "ops/matmul/kernels/gemv.h"
+#include "ops/matmul/kernels/int8.h"
+#include "ops/matmul/composed/long_k.h"
+#include "ops/matmul/kernels/simd.h"
+#include "ops/matmul/kernels/simt.h"
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {

@@ -7,9 +7,9 @@
 #include <variant>
 
 #include "core/environment.h"
-#include "ops/matmul/coopmat.h"
+#include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/simt.h"
+#include "ops/matmul/kernels/simt.h"
 
 namespace aule::ops {
 namespace {

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "kernels_quantized.gen.h"
-#include "ops/matmul/coopmat.h"
+#include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/plan_text.h"
 #include "ops/tensor/plan_text.h"
 

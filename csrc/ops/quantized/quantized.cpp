@@ -8,7 +8,7 @@
 
 #include "kernels_quantized.gen.h"
 #include "ops/decoding/norm_linear.h"
-#include "ops/matmul/coopmat.h"
+#include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/matmul.h"
 #include "ops/quantized/format.h"
 #include "ops/quantized/plan.h"

@@ -1,9 +1,9 @@
-#include "ops/matmul/gemv.h"
+#include "ops/matmul/kernels/gemv.h"
 
 #include <algorithm>
 
 #include "kernels_matmul.gen.h"
-#include "ops/matmul/coopmat.h"
+#include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/tuning_table.h"
 

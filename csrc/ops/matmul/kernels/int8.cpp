@@ -1,4 +1,4 @@
-#include "ops/matmul/int8.h"
+#include "ops/matmul/kernels/int8.h"
 
 #include <ATen/ops/empty.h>
 

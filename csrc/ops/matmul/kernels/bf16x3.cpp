@@ -1,4 +1,4 @@
-#include "ops/matmul/bf16x3.h"
+#include "ops/matmul/kernels/bf16x3.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "kernels_matmul.gen.h"
-#include "ops/matmul/coopmat.h"
+#include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/tuning_table.h"
 

@@ -1,4 +1,4 @@
-#include "ops/matmul/long_k.h"
+#include "ops/matmul/composed/long_k.h"
 
 #include <ATen/ops/empty.h>
 

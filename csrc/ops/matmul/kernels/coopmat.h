@@ -7,7 +7,7 @@
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/route.h"
-#include "ops/matmul/splits.h"
+#include "ops/matmul/kernels/splits.h"
 
 namespace aule::ops {
 

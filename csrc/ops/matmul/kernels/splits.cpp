@@ -1,4 +1,4 @@
-#include "ops/matmul/splits.h"
+#include "ops/matmul/kernels/splits.h"
 
 #include <ATen/ops/empty.h>
 

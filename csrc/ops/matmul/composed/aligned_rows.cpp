@@ -1,4 +1,4 @@
-#include "ops/matmul/aligned_rows.h"
+#include "ops/matmul/composed/aligned_rows.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "kernels_matmul.gen.h"
-#include "ops/matmul/coopmat.h"
+#include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/tuning_table.h"

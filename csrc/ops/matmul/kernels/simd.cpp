@@ -1,4 +1,4 @@
-#include "ops/matmul/simd.h"
+#include "ops/matmul/kernels/simd.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "ops/matmul/coopmat.h"
+#include "ops/matmul/kernels/coopmat.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,11 +1,11 @@
-#include "ops/matmul/simt.h"
+#include "ops/matmul/kernels/simt.h"
 
 #include <algorithm>
 #include <bit>
 
 #include "kernels_matmul.gen.h"
 #include "ops/matmul/launch.h"
-#include "ops/matmul/splits.h"
+#include "ops/matmul/kernels/splits.h"
 #include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
