@@ -1,8 +1,8 @@
 // Rows: pooling.
-#include "ops/conv/pool.h"
+#include "ops/pool/pool.h"
 
 #include "aten/register.h"
-#include "ops/conv/fractional_pool.h"
+#include "ops/pool/fractional.h"
 
 namespace aule {
 using ops::FractionalPool;

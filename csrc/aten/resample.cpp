@@ -1,12 +1,12 @@
 // Rows: interpolation, sampling at the positions of a grid, and edge padding.
-#include "ops/conv/resample.h"
+#include "ops/resample/resample.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 
 #include "aten/register.h"
-#include "ops/conv/antialias.h"
-#include "ops/conv/grid_sample.h"
+#include "ops/resample/antialias.h"
+#include "ops/resample/grid_sample.h"
 
 namespace aule {
 namespace {

@@ -12,7 +12,7 @@
 #include "ops/conv/grouped_plan.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/plan.h"
-#include "ops/conv/pool_plan.h"
+#include "ops/pool/plan.h"
 #include "ops/copy/plan.h"
 #include "ops/decoding/accept_tokens.h"
 #include "ops/fft/plan.h"

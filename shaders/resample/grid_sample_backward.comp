@@ -30,7 +30,7 @@ struct Params {
   uint out_plane, channels, first, last;
 };
 #include "common/params.glsl"
-#include "conv/grid_sample.glsl"
+#include "resample/grid_sample.glsl"
 #include "common/scattered_sum.glsl"
 
 REAL grad_grid[3] = REAL[3](REAL(0), REAL(0), REAL(0));  // depth, height, width

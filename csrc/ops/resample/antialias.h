@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "ops/conv/resample.h"
+#include "ops/resample/resample.h"
 
 namespace aule::ops {
 

@@ -18,7 +18,7 @@ struct Params {
   uint out_plane, channels, range, ranges;  // channels of an invocation, ranges of a position
 };
 #include "common/params.glsl"
-#include "conv/grid_sample.glsl"
+#include "resample/grid_sample.glsl"
 
 void main() {
   const uint64_t id = linear_invocation();

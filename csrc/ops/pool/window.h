@@ -1,12 +1,14 @@
-// Between pool.cpp and pool_long.cpp: the kernels that walk windows.
+// The kernels that walk windows, which pool.cpp and long_windows.cpp launch.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 #include <optional>
 
-#include "ops/conv/pool_plan.h"
+#include "ops/pool/plan.h"
 
 namespace aule::ops {
+
+constexpr uint32_t kPoolLocal = 64;  // local_size_x of the family's kernels
 
 // One launch each; operands are contiguous planes.
 void launch_max_forward(const PoolWindow& w, const at::Tensor& in, const at::Tensor& out, const at::Tensor& indices);

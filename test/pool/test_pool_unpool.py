@@ -155,5 +155,5 @@ def test_other_refusals():
 @pytest.mark.parametrize("index", [-1, 64])
 def test_an_index_out_of_range_raises(index):
     """In a process of its own, as the error stays on the device until it is raised."""
-    result = run_program("conv_unpool_index", str(index))
+    result = run_program("unpool_index", str(index))
     assert f"max_unpool2d: index {index} is out of bounds for dimension with size 64" in result.stdout, result

@@ -1,5 +1,5 @@
 // Fractional max pooling: the checks and their texts are PyTorch's.
-#include "ops/conv/fractional_pool.h"
+#include "ops/pool/fractional.h"
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
@@ -8,8 +8,8 @@
 #include <array>
 #include <limits>
 
-#include "kernels_conv.gen.h"
-#include "ops/conv/geometry.h"
+#include "kernels_pool.gen.h"
+#include "ops/pool/window.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
@@ -88,7 +88,7 @@ std::tuple<at::Tensor&, at::Tensor&> FractionalPool<dims>::max_out(const at::Ten
       p.n = static_cast<uint64_t>(dense.numel());
       p.sample_count = dims;
       launch(current(self), kernel::fractional_max_pool(c), {.dtype = dtype}, p, args,
-             linear_grid(ceil_div(p.n, kConvLocal)));
+             linear_grid(ceil_div(p.n, kPoolLocal)));
     });
   });
   return {out, indices};

@@ -1,4 +1,4 @@
-#include "ops/conv/antialias.h"
+#include "ops/resample/antialias.h"
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels_conv.gen.h"
-#include "ops/conv/geometry.h"
+#include "kernels_resample.gen.h"
+#include "ops/resample/resample.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
@@ -99,7 +99,7 @@ Table table_of(const Axis& axis, at::ScalarType type, const at::Tensor& like) {
   p.taps = static_cast<int>(taps);
   p.bits = table.bits;
   launch(current(like), kernel, {.filter = static_cast<int>(axis.filter), .integer = integer}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(axis.outputs), kConvLocal)));
+         linear_grid(ceil_div(static_cast<uint64_t>(axis.outputs), kResampleLocal)));
   return table;
 }
 
@@ -124,7 +124,7 @@ void run(const Axis& axis, bool backward, at::ScalarType type, int64_t inner, co
   p.scale = static_cast<float>(axis.scale);
   p.reach = static_cast<float>(axis.support() + 1);
   launch(current(in), kernel, {.in_dtype = dtype_of(in, kOp), .out_dtype = dtype_of(out, kOp), .backward = backward}, p,
-         args, linear_grid(ceil_div(p.n, kConvLocal)));
+         args, linear_grid(ceil_div(p.n, kResampleLocal)));
 }
 
 // Between the passes floats are not rounded to 16 bits; bytes are, as on the CPU.

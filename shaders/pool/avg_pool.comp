@@ -7,7 +7,7 @@
 // count(o): the window's size; with COUNT_PAD padded cells count too (up to the padded edge), `divisor` overrides both.
 // Layout: planes (batch x channel) of contiguous D x H x W.
 layout(local_size_x = 64) in;
-#include "conv/window.glsl"
+#include "pool/window.glsl"
 #include "common/real.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
 layout(constant_id = 1) const bool ADAPTIVE = false;

@@ -1,4 +1,4 @@
-#include "ops/conv/grid_sample.h"
+#include "ops/resample/grid_sample.h"
 
 #include <ATen/native/GridSamplerUtils.h>
 #include <ATen/ops/empty.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels_conv.gen.h"
-#include "ops/conv/geometry.h"
+#include "kernels_resample.gen.h"
+#include "ops/resample/resample.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/scattered_sum.h"
@@ -102,7 +102,7 @@ at::Tensor sample(const char* op, int64_t dims, const at::Tensor& input, const a
           .mode = static_cast<int>(mode),
           .padding = static_cast<int>(padding),
           .align_corners = align_corners},
-         p, args, linear_grid(ceil_div(p.n, kConvLocal)));
+         p, args, linear_grid(ceil_div(p.n, kResampleLocal)));
   return out;
 }
 
@@ -137,7 +137,7 @@ void launch_backward(const Sampling& s, const Gradients& g, bool wants_input, bo
           .wants_input = wants_input,
           .wants_grid = wants_grid,
           .ordered = ordered},
-         p, args, linear_grid(ceil_div(p.n, kConvLocal)));
+         p, args, linear_grid(ceil_div(p.n, kResampleLocal)));
 }
 
 std::tuple<at::Tensor, at::Tensor> backward(const char* op, int64_t dims, const at::Tensor& grad_output,

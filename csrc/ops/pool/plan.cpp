@@ -1,4 +1,4 @@
-#include "ops/conv/pool_plan.h"
+#include "ops/pool/plan.h"
 
 #include <algorithm>
 

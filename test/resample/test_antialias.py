@@ -54,7 +54,7 @@ def test_bytes_as_on_the_cpu(size, out, channels, mode):
 
 def test_bytes_without_float64():
     """Weights are rounded from float32: few results differ from the CPU's, by one or two."""
-    check_program("conv_antialias_bytes", **without("float64"))
+    check_program("antialias_bytes", **without("float64"))
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/conv/pool_window.h"
+#include "ops/pool/window.h"
 #include "ops/tensor/floating.h"
 
 namespace aule::ops {

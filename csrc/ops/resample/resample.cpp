@@ -1,4 +1,4 @@
-#include "ops/conv/resample.h"
+#include "ops/resample/resample.h"
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
@@ -9,8 +9,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "kernels_conv.gen.h"
-#include "ops/conv/geometry.h"
+#include "kernels_resample.gen.h"
 #include "ops/tensor/complex_parts.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
@@ -80,7 +79,7 @@ void launch_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align
   }
   launch(current(in), kernel::upsample(direction, compute),
          {.dtype = dtype, .mode = static_cast<int>(mode), .align_corners = align_corners}, p, args,
-         linear_grid(ceil_div(p.n, kConvLocal)));
+         linear_grid(ceil_div(p.n, kResampleLocal)));
 }
 
 // Outputs along an axis that the backward kernel looks at for a cell, at most: one at an end or in the middle.
@@ -184,7 +183,7 @@ void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef
   const DType dtype = direction == EdgePadDIRECTION::forward ? raw_dtype_of(in) : dtype_of(in, "pad_backward");
   const bool in_double = direction == EdgePadDIRECTION::backward && dtype == DType::f64;
   launch(current(in), kernel::edge_pad(direction, in_double ? DType::f64 : DType::f32),
-         {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
+         {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args, linear_grid(ceil_div(p.n, kResampleLocal)));
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
-#include "ops/conv/pool.h"
+#include "ops/pool/pool.h"
 
 #include <ATen/native/Pool.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 
-#include "kernels_conv.gen.h"
-#include "ops/conv/geometry.h"
-#include "ops/conv/pool_window.h"
+#include "kernels_pool.gen.h"
+#include "ops/pool/window.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
@@ -121,7 +120,7 @@ void launch_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& i
   put(p.dilation, w.dilation);
   const DType dtype = dtype_of(in, "max_pool");
   launch(current(in), kernel::max_pool(direction, pool_type(dtype)), {.dtype = dtype, .adaptive = w.adaptive}, p, args,
-         linear_grid(ceil_div(p.n, kConvLocal)));
+         linear_grid(ceil_div(p.n, kPoolLocal)));
 }
 
 }  // namespace
@@ -146,7 +145,7 @@ void launch_avg(const PoolWindow& w, bool forward, const at::Tensor& in, const a
   launch(current(in),
          kernel::avg_pool(forward ? AvgPoolDIRECTION::forward : AvgPoolDIRECTION::backward, pool_type(dtype)),
          {.dtype = dtype, .adaptive = w.adaptive, .count_pad = count_pad}, p, args,
-         linear_grid(ceil_div(p.n, kConvLocal)));
+         linear_grid(ceil_div(p.n, kPoolLocal)));
 }
 
 namespace {

@@ -8,7 +8,7 @@
 // Layout: planes (batch x channel) of contiguous D x H x W. One invocation per output (forward) or input (backward)
 // element.
 layout(local_size_x = 64) in;
-#include "conv/window.glsl"
+#include "pool/window.glsl"
 #include "common/float_bits.glsl"
 #include "common/real.glsl"
 layout(constant_id = 0) const int DTYPE = 0;
