@@ -4,11 +4,11 @@
 
 #include "aten/register.h"
 #include "ops/attention/attention.h"
-#include "ops/attention/block_sparse.h"
-#include "ops/attention/kv_cache.h"
-#include "ops/attention/modules.h"
-#include "ops/attention/rotary.h"
-#include "ops/attention/varlen.h"
+#include "ops/attention/entry/block_sparse.h"
+#include "ops/attention/entry/kv_cache.h"
+#include "ops/attention/entry/modules.h"
+#include "ops/attention/entry/rotary.h"
+#include "ops/attention/entry/varlen.h"
 
 // Attention: PyTorch's SDPA hooks, and our own ops torch.ops.aule.flash_attn_{fwd,bwd}. Their autograd formula and
 // fake kernels are in torch_aule/ops/attention.py.

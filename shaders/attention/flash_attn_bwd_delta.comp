@@ -7,7 +7,7 @@
 //   LANES 1  an invocation has a row: software devices
 //   LANES 8  eight lanes have a row, summed through shared memory
 // Deterministic.
-#include "attention/attention.glsl"
+#include "attention/parts/attention.glsl"
 
 // 16-bit rows are aligned: 16 bytes a load.
 layout(constant_id = FAMILY_CONSTANTS) const bool VEC8 = false;

@@ -18,12 +18,12 @@
 #define ATTENTION_ADDRESSES grad_out, stats, grad_key, grad_value, ds_workspace
 #define ATTENTION_STRIDES grad_out_stride[3], grad_key_stride[3], grad_value_stride[3], first_head
 #define EXCHANGE_SIZE ((SUBGROUPS / 2 * SIDES * ROW_BLOCKS * BLOCKS_IN_FLIGHT + 1) * MESSAGE_SIZE)
-#include "attention/coopmat.glsl"
+#include "attention/parts/coopmat.glsl"
 const int SIDES = BLOCKS > BLOCKS_IN_FLIGHT ? 2 : 1;  // one is written while the other is read
 const int MESSAGE_SIZE = MAT_M * MAT_N / 4;
-#include "attention/coopmat_tiles.glsl"
-#include "attention/coopmat_dropout.glsl"
-#include "attention/coopmat_elements.glsl"
+#include "attention/parts/coopmat_tiles.glsl"
+#include "attention/parts/coopmat_dropout.glsl"
+#include "attention/parts/coopmat_elements.glsl"
 
 const int STATS_LOADS = (TILE + LOCAL - 1) / LOCAL;
 // {log-sum-exp in log2 units, delta} of the tile's queries; then the second parts of the log-sum-exp if TWO_PARTS.

@@ -9,7 +9,7 @@
 // Lane l of workgroup (block, b, key head) owns keys block*W*R + l*R + {0..R-1}. The queries of every head of the key
 // head pass one at a time, so grouped queries need no second sum and no atomics. Deterministic.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
-#include "attention/simd.glsl"
+#include "attention/parts/simd.glsl"
 
 int b, kv_h, share;  // share: query heads of a key head
 int first, key0;     // the block's first key, this lane's

@@ -9,7 +9,7 @@
 // Scores are computed transposed, keys as rows, so dK and dV stay with their invocation. The queries of every head of
 // the key head pass in turn. Every element has one writer and one order of summation: deterministic, no atomics.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
-#include "attention/simt.glsl"
+#include "attention/parts/simt.glsl"
 
 struct Weights {
   int key0, query0, end, bh;

@@ -19,13 +19,13 @@
 #define ATTENTION_GRAD_LOGSUMEXP
 // Of a pair of subgroups: P, as float16 if a lane has 8 elements, and dP.
 #define EXCHANGE_SIZE (SUBGROUPS / 2 * ROW_BLOCKS * BLOCKS_IN_FLIGHT * PAIR_SIZE)
-#include "attention/coopmat.glsl"
+#include "attention/parts/coopmat.glsl"
 const int ROLE_D = D / ROLE_SPLIT, ROLE_FRAGS = ROLE_D / MAT_N;  // columns of dQ of a subgroup
 const bool HALVES = ELEMS == 8;
 const int PAIR_SIZE = HALVES ? 3 * SUBGROUP : MAT_M * MAT_N / 2;
-#include "attention/coopmat_tiles.glsl"
-#include "attention/coopmat_dropout.glsl"
-#include "attention/coopmat_elements.glsl"
+#include "attention/parts/coopmat_tiles.glsl"
+#include "attention/parts/coopmat_dropout.glsl"
+#include "attention/parts/coopmat_elements.glsl"
 
 MatA q_frag[ROW_BLOCKS * FRAGS], g_frag[ROW_BLOCKS * FRAGS_V];
 Elements s[ROLE_SPLIT == 1 ? ROW_BLOCKS : ROW_BLOCKS * BLOCKS_IN_FLIGHT], dp[ROW_BLOCKS];
@@ -339,7 +339,7 @@ void load_queries() {
 }
 
 void main() {
-#include "attention/coopmat_query_block.glsl"
+#include "attention/parts/coopmat_query_block.glsl"
   role = ROLE_SPLIT == 1 ? 0 : subgroup % ROLE_SPLIT;
   const bool sums = SUMS_DELTA && sums_delta(keys_end(last) - keys_begin(first), BLOCK);
   if (ONLY_DELTA && !sums) return;

@@ -15,8 +15,8 @@
 // What was tried, and what it gave: docs/ladders/flash_attn_bwd_dq_from_ds.md
 #define ATTENTION_ADDRESSES ds_workspace, grad_query
 #define ATTENTION_STRIDES grad_query_stride[3], first_head, key_blocks
-#include "attention/coopmat.glsl"
-#include "attention/coopmat_tiles.glsl"
+#include "attention/parts/coopmat.glsl"
+#include "attention/parts/coopmat_tiles.glsl"
 
 const int DOWN = DS_ROWS / (ROW_BLOCKS * MAT_M), ACROSS = SUBGROUPS / DOWN;  // subgroups
 const int WIDTH = D / ACROSS, WIDTH_FRAGS = WIDTH / MAT_N;

@@ -8,7 +8,7 @@
 // Lanes own queries as in flash_attn_fwd_simd. Every element has one writer and one order of summation: deterministic,
 // no atomics.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
-#include "attention/simd.glsl"
+#include "attention/parts/simd.glsl"
 
 int b, h, bh, kv_h;
 int first, row0;  // the block's first query, this lane's

@@ -6,7 +6,7 @@
 // Workgroups and tiles are those of flash_attn_fwd_simt. Every element has one writer and one order of summation:
 // deterministic, no atomics.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
-#include "attention/simt.glsl"
+#include "attention/parts/simt.glsl"
 
 struct Weights {
   int first, row0, key0, end, bh, column, pass;

@@ -5,7 +5,7 @@
 //   stats = {m, delta, log(sum_j exp(S[j] - m))},  m = max_j S[j]
 // Eight lanes have a row and take its keys in turn; their sums meet in shared memory. Rows below LARGE leave at once:
 // what their log-sum-exp lost is 2^-17 at most. Deterministic. What it costs: docs/ladders/flash_attn_bwd_row_sums.md
-#include "attention/attention.glsl"
+#include "attention/parts/attention.glsl"
 
 // Rows are aligned and whole in eight elements: 16 bytes a load.
 layout(constant_id = FAMILY_CONSTANTS) const bool VEC8 = false;

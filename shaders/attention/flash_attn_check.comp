@@ -17,7 +17,7 @@ struct Params {
 // As in common/params.glsl: an address that may be read, in place of 0.
 #define AULE_READABLE
 uint64_t readable(uint64_t address) { return address != uint64_t(0) ? address : p.error; }
-#include "attention/sequences.glsl"
+#include "attention/parts/sequences.glsl"
 
 void require(int value, int most) {
   if (value < 0 || value > most)

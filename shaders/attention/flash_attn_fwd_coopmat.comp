@@ -20,10 +20,10 @@
 #define ATTENTION_ADDRESSES out_, logsumexp, pages
 #define ATTENTION_STRIDES out_stride[3]
 #define ATTENTION_PAGED
-#include "attention/coopmat.glsl"
+#include "attention/parts/coopmat.glsl"
 #define FIRST_STORED (block_first + BLOCK == p.q_len ? (p.q_len - 1) / BLOCK * BLOCK : block_first)
-#include "attention/coopmat_tiles.glsl"
-#include "attention/coopmat_dropout.glsl"
+#include "attention/parts/coopmat_tiles.glsl"
+#include "attention/parts/coopmat_dropout.glsl"
 #define SCORES_BEGIN(i)                                                                                                \
   if (LINEAR_BIAS) { [[unroll]] for (int e = 0; e < ELEMS; ++e) s[i][e] = lean * float(NIBBLE(ELEM_COLS, e)); }        \
   else s[i] = Acc(0.0);
@@ -34,7 +34,7 @@
 const bool LINEAR_BIAS = ALIBI && UNMODIFIED_SCORES;
 float side, lean;                             // LINEAR_BIAS: by what the exponent grows with the key, the score does
 float from_diagonal[ROW_BLOCKS * LANE_ROWS];  // the exponent of a row at this lane's first column, without the score
-#include "attention/coopmat_forward.glsl"
+#include "attention/parts/coopmat_forward.glsl"
 #extension GL_KHR_shader_subgroup_ballot : require
 
 // Uniform in this workgroup, but for row0 and staging, which are the subgroup's.
@@ -249,7 +249,7 @@ void store_result() {
 }
 
 void main() {
-#include "attention/coopmat_query_block.glsl"
+#include "attention/parts/coopmat_query_block.glsl"
   score_scale = UNMODIFIED_SCORES ? p.scale * LOG2E : 1.0;
   staging = subgroup * STAGING_SIZE;
   load_queries();

@@ -15,8 +15,8 @@
 #define OPAQUE 1
 #define ATTENTION_ADDRESSES out_, logsumexp
 #define ATTENTION_STRIDES out_stride[3]
-#include "attention/coopmat.glsl"
-#include "attention/coopmat_tiles.glsl"
+#include "attention/parts/coopmat.glsl"
+#include "attention/parts/coopmat_tiles.glsl"
 
 const int LANES = SUBGROUP / MAT_M;  // of a row: the planner takes shapes in which it divides TILE
 const int PER = TILE / LANES;
@@ -127,7 +127,7 @@ void pass(int from, int to, int last, bool masked) {
 }
 
 void main() {
-#include "attention/coopmat_query_block.glsl"
+#include "attention/parts/coopmat_query_block.glsl"
   score_scale = UNMODIFIED_SCORES ? p.scale * LOG2E : 1.0;
   row = row0 + lane() / LANES;
   part = lane() % LANES;

@@ -8,7 +8,7 @@
 // Lane l of workgroup (block, b, h) owns queries block*W*R + l*R + {0..R-1}. Keys pass one at a time (simd.glsl).
 // Deterministic.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
-#include "attention/simd.glsl"
+#include "attention/parts/simd.glsl"
 
 int b, h, bh, kv_h;
 int first, row0;  // the block's first query, this lane's

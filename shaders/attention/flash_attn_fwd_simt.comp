@@ -8,7 +8,7 @@
 //
 // Heavy causal blocks come first. Only tiles with keys that some row does not see are masked. Deterministic.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
-#include "attention/simt.glsl"
+#include "attention/parts/simt.glsl"
 
 int column, bh, b, h, kv_h, first, row0, q_len, diagonal, left, right;
 float scale, softcap;

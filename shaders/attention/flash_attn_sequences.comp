@@ -17,7 +17,7 @@ struct Params {
   int bytes;  // of an element: 2 or 4
 };
 #include "common/params.glsl"
-#include "attention/sequences.glsl"
+#include "attention/parts/sequences.glsl"
 
 void main() {
   const int local = int(gl_WorkGroupSize.x), group = int(gl_WorkGroupID.x), t = int(gl_LocalInvocationID.x);

@@ -14,8 +14,8 @@
 // INT8: keys and values of 8 bits, with scales (vec8.glsl). A lane has 16 columns side by side: 16 bytes.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv.md
 #define ATTENTION_SPLITKV
-#include "attention/attention.glsl"
-#include "attention/sequences.glsl"
+#include "attention/parts/attention.glsl"
+#include "attention/parts/sequences.glsl"
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_vote : require
@@ -56,8 +56,8 @@ shared uint arrived;
 layout(buffer_reference, scalar, buffer_reference_align = 16) coherent buffer PartialRef { vec4 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer SumRef { vec2 v; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer CounterRef { uint v; };
-#include "attention/vec8.glsl"
-#include "attention/splitkv_combine.glsl"
+#include "attention/parts/vec8.glsl"
+#include "attention/parts/splitkv_combine.glsl"
 // Keys of 8 bits and dropout do not meet.
 #define KEY_SCALES p.seed
 #define VALUE_SCALES p.offset

@@ -4,8 +4,8 @@
 // One workgroup per query row. Its invocations share the splits, first for the statistics, then for the sums: LANES
 // invocations have four columns each, LOCAL / LANES of them share the splits, FLYING loads at a time.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv_shared.md
-#include "attention/attention.glsl"
-#include "attention/sequences.glsl"
+#include "attention/parts/attention.glsl"
+#include "attention/parts/sequences.glsl"
 
 // Invocations of a row, four columns each: a power of two, at most LOCAL.
 layout(constant_id = FAMILY_CONSTANTS) const int LANES = 32;

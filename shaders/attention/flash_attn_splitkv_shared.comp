@@ -11,8 +11,8 @@
 // RAGGED: `q_len` is the most queries of a sequence. Rows beyond a sequence's own are not stored, and splits without a
 // key write weights of 0.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv_shared.md
-#include "attention/attention.glsl"
-#include "attention/sequences.glsl"
+#include "attention/parts/attention.glsl"
+#include "attention/parts/sequences.glsl"
 
 layout(constant_id = FAMILY_CONSTANTS) const int ROWS = 4;  // a power of two up to 16, at least group * q_len
 layout(constant_id = FAMILY_CONSTANTS + 1) const int VEC8S = 8;    // of 8 columns of q and k
@@ -31,7 +31,7 @@ shared float weight[LOCAL * ROWS];   // [key][row]: scores, then P
 shared float shares[16 * 8];
 shared float sums[LOCAL * 8];        // one row's partial outputs
 
-#include "attention/vec8.glsl"
+#include "attention/parts/vec8.glsl"
 Vec8 load_vec8(uint64_t row, int column, int dim) { return unpack(load_raw(row, column, dim)); }
 
 int t, splits, split, b_kv, b, kv_h, members, rows;

@@ -5,19 +5,19 @@
 // Tables list blocks of keys for each block of queries, or the other way round: first those that mask_mod divides, then
 // full ones. A workgroup's rows are of one block; the last tile of a block may stick out, and what does is hidden.
 #define ATTENTION_GENERATED
-#include "attention/elements.glsl"
+#include "attention/parts/elements.glsl"
 #if defined(FLEX_COOPMAT)
 // No dropout, which these kernels share loops with.
 struct Dropout { uint none; };
 uint dropout_word(Dropout d, int bh, uint row_unit, uint key_unit, uint cell) { return ~0u; }
 uint dropout_cell(int row, int key) { return 0u; }
 uint dropout_bit(int row, int key) { return 0u; }
-#include "attention/coopmat.glsl"
-#include "attention/coopmat_tiles.glsl"
-#include "attention/coopmat_dropout.glsl"
+#include "attention/parts/coopmat.glsl"
+#include "attention/parts/coopmat_tiles.glsl"
+#include "attention/parts/coopmat_dropout.glsl"
 const int SPLITS = 1, COLUMNS = 0, BM = BLOCK;
 #elif defined(FLEX_SIMD)
-#include "attention/simd.glsl"
+#include "attention/parts/simd.glsl"
 const int SPLITS = 1, COLUMNS = 0, BM = W * R;
 
 // Rows of this lane, and products with a row that all lanes read together; `dim` elements of it exist.
@@ -59,7 +59,7 @@ struct ValueRow { float v[DVP]; };
 FLEX_ROW_FUNCTIONS(HeadRow, DP)
 FLEX_ROW_FUNCTIONS(ValueRow, DVP)
 #else
-#include "attention/simt.glsl"
+#include "attention/parts/simt.glsl"
 #endif
 
 // The number of entries of a block's row of a table, and entry i.

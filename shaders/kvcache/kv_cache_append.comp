@@ -18,7 +18,7 @@ layout(constant_id = 6) const int W = 1;
 const bool INVERSE = false;
 #include "common/dtype.glsl"
 #include "common/errors.glsl"
-#include "attention/turn.glsl"
+#include "attention/parts/turn.glsl"
 #include "common/indexing.glsl"
 
 struct Params {

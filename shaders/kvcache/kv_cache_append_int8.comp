@@ -1,5 +1,5 @@
 #pragma aule params ring
-// kv_cache_append into a cache in 8 bits (attention/vec8.glsl), which is dense. Of each block of 32 numbers
+// kv_cache_append into a cache in 8 bits (attention/parts/vec8.glsl), which is dense. Of each block of 32 numbers
 //   scale = largest / 127 as bfloat16, rounded up;  n = number / scale, rounded to the nearest of -127 to 127
 // so a number is off by half a scale, that is by largest / 254 * (1 + 2^-7), and nothing is cut off. A block without a
 // number of at least 2^-113 is zeros. One with a number that is not finite is NaN, all of it: its scale is.

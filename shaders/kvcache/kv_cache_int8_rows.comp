@@ -1,6 +1,6 @@
 #pragma aule params ring
 // rows[b, i, head] = numbers of the row times the scales of its blocks, for rows in use of each sequence of a cache in
-// 8 bits (attention/vec8.glsl), in the dtype of the queries. Other rows are left as they are: no kernel of attention
+// 8 bits (attention/parts/vec8.glsl), in the dtype of the queries. Other rows are left as they are: no kernel of attention
 // looks at them.
 //
 // An invocation has 16 columns of a row and head.
@@ -11,7 +11,7 @@ layout(constant_id = 1) const bool PAGED = false;
 #include "common/half.glsl"
 #include "common/indexing.glsl"
 const bool ALIGNED = true;
-#include "attention/elements.glsl"
+#include "attention/parts/elements.glsl"
 
 struct Params {
   uint64_t cache, scale, rows;
@@ -21,7 +21,7 @@ struct Params {
   int page_step, page_count;
 };
 #include "common/params.glsl"
-#include "attention/vec8.glsl"
+#include "attention/parts/vec8.glsl"
 
 uint two(vec2 x) {
   if (DTYPE == AULE_DT_F16) return float_to_f16(x.x) | float_to_f16(x.y) << 16;

@@ -26,7 +26,7 @@ struct AttentionFlags {
   int64_t block_q = 0, block_k = 0;  // queries and keys of a block; the last one of each side may have less
 };
 
-// Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/sequences.glsl).
+// Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/parts/sequences.glsl).
 // Queries are then one tensor [1, H, total_q, D]. Keys are one tensor [1, Hkv, total_k, D], or for each sequence a row
 // of a cache [B, Hkv, total_k, D], or pages [N, Hkv, rows of a page, D].
 struct RaggedBatch {
@@ -35,7 +35,7 @@ struct RaggedBatch {
   at::Tensor seqused_k;           // int32 [B], or undefined
   at::Tensor pages;               // int32 [B, most pages of a sequence], or undefined
   at::Tensor sequences;           // int32 [B, 4]: the lists combined, for every family but split-KV
-  // bfloat16 [.., rows, Hkv, D / 32] of int8 keys and values (attention/vec8.glsl), or undefined
+  // bfloat16 [.., rows, Hkv, D / 32] of int8 keys and values (attention/parts/vec8.glsl), or undefined
   at::Tensor key_scale = {}, value_scale = {};
   int64_t total_q = 0, total_k = 0;
 };

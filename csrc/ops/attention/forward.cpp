@@ -9,7 +9,7 @@
 
 #include "kernels_attention.gen.h"
 #include "ops/attention/call.h"
-#include "ops/attention/long_keys.h"
+#include "ops/attention/blocks.h"
 
 namespace aule::ops {
 namespace {

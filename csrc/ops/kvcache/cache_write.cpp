@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels_kvcache.gen.h"
-#include "ops/attention/int8_cache.h"
+#include "ops/attention/entry/int8_cache.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/tensor_arg.h"
 

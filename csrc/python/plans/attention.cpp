@@ -6,7 +6,7 @@
 
 #include "core/environment.h"
 #include "ops/attention/ds_workspace.h"
-#include "ops/attention/long_keys.h"
+#include "ops/attention/blocks.h"
 #include "ops/attention/sequences_plan.h"
 #include "ops/attention/tuning_table.h"
 #include "ops/coopmat/layout.h"

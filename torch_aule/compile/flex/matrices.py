@@ -1,4 +1,4 @@
-"""Tiles of the kernels of FlexAttention on matrix units: the constants of attention/coopmat.glsl. Pure."""
+"""Tiles of the kernels of FlexAttention on matrix units: the constants of attention/parts/coopmat.glsl. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Entry:
     stages : int
         Tiles in shared memory.
     motion_barriers : int
-        Where the compiler moves nothing: MOTION_BARRIERS of attention/coopmat.glsl.
+        Where the compiler moves nothing: MOTION_BARRIERS of attention/parts/coopmat.glsl.
     """
 
     dim: int
@@ -76,7 +76,7 @@ class MatrixTiles:
     row_bytes : tuple of int
         From row to row of the two operands that pass.
     flags : mapping
-        ALIGNED, WHOLE_TILES, UNMASKED and UNMODIFIED_SCORES of attention/coopmat.glsl.
+        ALIGNED, WHOLE_TILES, UNMASKED and UNMODIFIED_SCORES of attention/parts/coopmat.glsl.
     """
 
     layout: Mapping[str, int] = field(hash=False)

@@ -1,4 +1,4 @@
-"""Tiles of the kernels of FlexAttention: the constants of attention/simt.glsl, and GLSL that states them."""
+"""Tiles of the kernels of FlexAttention: the constants of attention/parts/simt.glsl, and GLSL that states them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LaneRows", "Tiles", "fitting", "tiles_for"]
 
 @dataclass(frozen=True)
 class Tiles:
-    """The shape of a workgroup's work, as attention/simt.glsl has it.
+    """The shape of a workgroup's work, as attention/parts/simt.glsl has it.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Tiles:
         return -(-dim // self.result_columns(dim))
 
     def shared_bytes(self, dim: int, shuffles: bool) -> int:
-        """Shared memory of a workgroup, as attention/simt.glsl declares it."""
+        """Shared memory of a workgroup, as attention/parts/simt.glsl declares it."""
         ty, depth, wide = self.local // self.lanes, self.depth // 4, self.strip * self.lanes
         a = max(ty * (self.rows * depth + 1), wide * (self.block // 4 + 1))
         b = max(self.lanes * self.columns * (depth + 1), wide * self.result_columns(dim) // 4)
@@ -74,7 +74,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class LaneRows:
-    """The form of attention/simd.glsl, for software devices: a workgroup is one subgroup, a lane owns a row.
+    """The form of attention/parts/simd.glsl, for software devices: a workgroup is one subgroup, a lane owns a row.
 
     Attributes
     ----------

@@ -12,13 +12,13 @@
 #define OPAQUE 0
 #endif
 #ifdef ATTENTION_GENERATED  // generated kernels (inductor/flex.glsl) bring their own Params and constants
-#include "attention/elements.glsl"
+#include "attention/parts/elements.glsl"
 #else
-#include "attention/attention.glsl"
+#include "attention/parts/attention.glsl"
 #define MATRIX_CONSTANTS FAMILY_CONSTANTS
 #endif
 #include "common/coopmat_types.glsl"
-#include "attention/coopmat_lanes.glsl"
+#include "attention/parts/coopmat_lanes.glsl"
 #extension GL_KHR_shader_subgroup_vote : require
 
 #ifndef ATTENTION_GENERATED

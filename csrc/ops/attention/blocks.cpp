@@ -1,4 +1,4 @@
-#include "ops/attention/long_keys.h"
+#include "ops/attention/blocks.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "ops/attention/kv_cache.h"
+#include "ops/attention/entry/kv_cache.h"
 
 #include <ATen/ops/empty.h>
 
@@ -7,8 +7,8 @@
 
 #include "kernels_attention.gen.h"
 #include "ops/attention/call.h"
-#include "ops/attention/int8_cache.h"
-#include "ops/attention/long_keys.h"
+#include "ops/attention/entry/int8_cache.h"
+#include "ops/attention/blocks.h"
 #include "ops/attention/sequences_plan.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/loop_limit.h"

@@ -13,9 +13,9 @@ layout(local_size_x_id = 4) in;
 #include "common/indexing.glsl"
 
 #if defined(ATTENTION_SPLITKV)
-#include "attention/splitkv_params.glsl"
+#include "attention/parts/splitkv_params.glsl"
 #elif defined(ATTENTION_COOPMAT)
-#include "attention/coopmat_params.glsl"
+#include "attention/parts/coopmat_params.glsl"
 #else
 struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
@@ -65,7 +65,7 @@ const bool BLOCK_MASK = MASK_ROWS > 0;
 const bool PAGED = PAGE_ROWS > 0;  // keys and values are pages [page, Hkv, PAGE_ROWS, D], in the order of `pages`
 const int PAGE = PAGED ? PAGE_ROWS : 1;
 
-#include "attention/elements.glsl"
+#include "attention/parts/elements.glsl"
 
 // Of this workgroup's batch element if RAGGED: {first query, queries, first key, keys} as in sequences.glsl.
 ivec4 sequence;

@@ -1,4 +1,4 @@
-#include "ops/attention/int8_cache.h"
+#include "ops/attention/entry/int8_cache.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "kernels_kvcache.gen.h"
-#include "ops/attention/kv_cache.h"
-#include "ops/attention/long_keys.h"
+#include "ops/attention/entry/kv_cache.h"
+#include "ops/attention/blocks.h"
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {

@@ -18,7 +18,7 @@
 #endif
 // Generated kernels (inductor/flex.glsl) bring their own Params, constants and weights. They take the products.
 #ifndef ATTENTION_GENERATED
-#include "attention/attention.glsl"
+#include "attention/parts/attention.glsl"
 
 layout(constant_id = FAMILY_CONSTANTS) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 4 * TX
 layout(constant_id = FAMILY_CONSTANTS + 1) const int SPLITS = 1;    // workgroups per block of rows

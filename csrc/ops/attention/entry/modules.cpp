@@ -1,4 +1,4 @@
-#include "ops/attention/modules.h"
+#include "ops/attention/entry/modules.h"
 
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>

@@ -1,4 +1,4 @@
-#include "ops/attention/block_sparse.h"
+#include "ops/attention/entry/block_sparse.h"
 
 #include "ops/attention/call.h"
 

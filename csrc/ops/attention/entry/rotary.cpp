@@ -1,4 +1,4 @@
-#include "ops/attention/rotary.h"
+#include "ops/attention/entry/rotary.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_like.h>

@@ -8,7 +8,7 @@
 #ifndef AULE_ATTENTION_SIMD_GLSL
 #define AULE_ATTENTION_SIMD_GLSL
 #ifndef ATTENTION_GENERATED  // generated kernels (inductor/flex.glsl) bring their own
-#include "attention/attention.glsl"
+#include "attention/parts/attention.glsl"
 
 layout(constant_id = FAMILY_CONSTANTS) const int DP = 64;  // D rounded up to a multiple of 2 * W, Dv likewise
 layout(constant_id = FAMILY_CONSTANTS + 1) const int DVP = 64;

@@ -1,4 +1,4 @@
-#include "ops/attention/varlen.h"
+#include "ops/attention/entry/varlen.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "ops/attention/call.h"
-#include "ops/attention/long_keys.h"
+#include "ops/attention/blocks.h"
 
 namespace aule::ops {
 namespace {
