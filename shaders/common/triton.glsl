@@ -6,11 +6,11 @@
 #include "common/dtype.glsl"
 #include "common/half.glsl"
 #include "common/float8.glsl"
-#include "pointwise/math.glsl"
-#include "pointwise/math_special.glsl"
+#include "pointwise/functions/math.glsl"
+#include "pointwise/functions/math_special.glsl"
 #ifdef TRITON_DOUBLE
-#include "pointwise/math_double.glsl"
-#include "pointwise/math_special_double.glsl"
+#include "pointwise/functions/math_double.glsl"
+#include "pointwise/functions/math_special_double.glsl"
 #endif
 
 // An index into shared memory with a word more after each 32, so that a column's words are in different banks.

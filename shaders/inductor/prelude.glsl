@@ -5,8 +5,8 @@
 #include "common/vec8.glsl"
 #include "common/float8.glsl"
 #include "common/philox.glsl"
-#include "pointwise/math.glsl"
-#include "pointwise/math_special.glsl"
+#include "pointwise/functions/math.glsl"
+#include "pointwise/functions/math_special.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer U64BitsRef { uint64_t v; };
 
@@ -132,12 +132,12 @@ Words pack_bf16(float x[VEC_ELEMS]) {
 
 #define T float
 #define C_float
-#include "pointwise/functions.glsl"
+#include "pointwise/functions/functions.glsl"
 #undef T
 #undef C_float
 #define T int
 #define C_int
-#include "pointwise/functions.glsl"
+#include "pointwise/functions/functions.glsl"
 #undef T
 #undef C_int
 // NVIDIA's compiler (580.159) makes wrong remainders where a kernel divides 64 bits by several constants, as x % 7
@@ -146,14 +146,14 @@ Words pack_bf16(float x[VEC_ELEMS]) {
 #define DIVISOR(y) ((y) + T(gl_WorkGroupID.z))
 #define T int64_t
 #define C_int64
-#include "pointwise/functions.glsl"
+#include "pointwise/functions/functions.glsl"
 #undef DIVISOR
 #undef T
 #undef C_int64
 #ifdef AULE_WITH_DOUBLE
 #define T double
 #define C_double
-#include "pointwise/functions.glsl"
+#include "pointwise/functions/functions.glsl"
 #undef T
 #endif
 

@@ -9,8 +9,8 @@
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
 #include "pointwise/entries.glsl"
-#include "pointwise/special.glsl"
-#include "pointwise/orthogonal_polynomials.glsl"
+#include "pointwise/functions/special.glsl"
+#include "pointwise/functions/orthogonal_polynomials.glsl"
 #include "pointwise/binary_entries.glsl"
 #define APPLY(i) apply(a[i], b[i])
 #define ONE_BY_ONE

@@ -1,7 +1,7 @@
 // Names that complex_ops.def uses, and OP's entry as a function of pairs. ARITY is defined before.
-#include "pointwise/complex.glsl"
+#include "pointwise/functions/complex.glsl"
 #ifdef AULE_SPECIAL
-#include "pointwise/complex_special.glsl"
+#include "pointwise/functions/complex_special.glsl"
 #endif
 layout(constant_id = 0) const int OP = 0;
 T s0;  // an op's Scalar argument

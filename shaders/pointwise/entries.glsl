@@ -1,7 +1,7 @@
 // Names that the entries of *_ops.def may use: functions of the arithmetic type T, scalars s0, s1, s2.
-#include "pointwise/math.glsl"
-#include "pointwise/math_special.glsl"
-#include "pointwise/functions.glsl"
+#include "pointwise/functions/math.glsl"
+#include "pointwise/functions/math_special.glsl"
+#include "pointwise/functions/functions.glsl"
 T s0, s1, s2;  // an op's Scalar arguments
 
 #ifdef C_float

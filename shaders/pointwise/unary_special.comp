@@ -9,8 +9,8 @@
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
 #include "pointwise/entries.glsl"
-#include "pointwise/special.glsl"
-#include "pointwise/bessel.glsl"
+#include "pointwise/functions/special.glsl"
+#include "pointwise/functions/bessel.glsl"
 #include "pointwise/unary_entries.glsl"
 #define ARITY 1
 #define APPLY(i) apply(a[i])

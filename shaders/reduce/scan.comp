@@ -21,8 +21,8 @@
 #endif
 #if defined(COMPLEX) && defined(STATE_lse)
 #include "common/arithmetic.glsl"
-#include "pointwise/complex.glsl"
-#include "pointwise/complex_special.glsl"
+#include "pointwise/functions/complex.glsl"
+#include "pointwise/functions/complex_special.glsl"
 #else
 #include "common/float_bits.glsl"
 #ifdef COMPLEX

@@ -15,7 +15,7 @@ HEADERS = [
     ("common/indexing.glsl", "float(linear_group())"),
     ("common/philox.glsl", "1.0"),
     ("common/half.glsl", "1.0"),
-    ("pointwise/math.glsl", "sigmoid_(a) + exp_(a)"),
+    ("pointwise/functions/math.glsl", "sigmoid_(a) + exp_(a)"),
 ]
 
 

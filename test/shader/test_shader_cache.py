@@ -91,6 +91,6 @@ def test_a_wheel_has_what_kernels_include(tmp_path):
     }
     sources = [*folder.glob("**/*.*"), *(ROOT / "torch_aule" / "compile").glob("**/*.py")]
     named = {name for path in sources for name in re.findall(r'#\s*include "([^"{]+)"', path.read_text())}
-    assert "inductor/prelude.glsl" in named and "pointwise/math.glsl" in named
+    assert "inductor/prelude.glsl" in named and "pointwise/functions/math.glsl" in named
     assert not [name for name in named if not (folder / name).is_file()]
     assert int(check_program("shader_wheel", str(folder.parents[1]), WITH_HEADERS, fresh=True)) > 1000

@@ -140,9 +140,9 @@ def test_what_is_kept_knows_its_includes(monkeypatch):
     data = generated._packed(made, files)
     assert generated._unpacked(data) == made and generated._unpacked(None) is None
     names = [name for name, _ in files]
-    assert "pointwise/math.glsl" in names and "common/dtype.glsl" in names and "dtype_codes.h" in names
+    assert "pointwise/functions/math.glsl" in names and "common/dtype.glsl" in names and "dtype_codes.h" in names
     changed = generated.included_version
-    monkeypatch.setattr(generated, "included_version", lambda n: "0" if n == "pointwise/math.glsl" else changed(n))
+    monkeypatch.setattr(generated, "included_version", lambda n: "0" if n == "pointwise/functions/math.glsl" else changed(n))
     assert generated._unpacked(data) is None
     assert changed("no/such.glsl") is None
 

@@ -1,6 +1,6 @@
 """Inductor's operations as GLSL expressions. Arguments are variables with a dtype, or Python numbers.
 
-Mathematics is that of the eager kernels: pointwise/math*.glsl and pointwise/functions.glsl.
+Mathematics is that of the eager kernels: pointwise/math*.glsl and pointwise/functions/functions.glsl.
 """
 
 from __future__ import annotations

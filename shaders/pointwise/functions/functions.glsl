@@ -23,7 +23,7 @@ float divide(float x, float y) {
 
 #elif defined(C_double)
 #define AULE_REAL
-#include "pointwise/math_double.glsl"
+#include "pointwise/functions/math_double.glsl"
 double divide(double x, double y) { return x / y; }
 #endif
 
@@ -71,7 +71,7 @@ T mish_grad(T x) {
   T s = sigmoid_(x), t = tanh_(softplus_(x));
   return t + x * s * (T(1) - t * t);
 }
-#include "pointwise/remainder.glsl"
+#include "pointwise/functions/remainder.glsl"
 #ifdef C_float
 float fmod_(float x, float y) {
   const uint a = floatBitsToUint(x) & 0x7fffffffu, b = floatBitsToUint(y) & 0x7fffffffu;

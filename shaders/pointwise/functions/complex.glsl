@@ -13,12 +13,12 @@
 #define C_float 1
 #endif
 #define T R
-#include "pointwise/math.glsl"
-#include "pointwise/math_special.glsl"
-#include "pointwise/functions.glsl"
+#include "pointwise/functions/math.glsl"
+#include "pointwise/functions/math_special.glsl"
+#include "pointwise/functions/functions.glsl"
 #undef T
 #ifdef C_dvec2
-#include "pointwise/complex_double.glsl"
+#include "pointwise/functions/complex_double.glsl"
 #undef C_double
 #define T dvec2
 #define R_INF DINF

@@ -86,7 +86,7 @@ double sin_quadrant(double r, int q) {
   }
   return (q & 2) == 0 ? y : -y;
 }
-#include "pointwise/turns_double.glsl"
+#include "pointwise/functions/turns_double.glsl"
 double trig_reduce(double x, out int q) {  // x = r + q pi / 2
   if (abs(x) > 1e6lf) {
     const double r = quadrant_of_large(x, q);
