@@ -188,9 +188,10 @@ class BuildPython(build_py):
     ATTENTION = ("attention", "coopmat*", "elements", "simd", "simt", "splitkv_params")
     INCLUDES = {
         "shaders": (
-            *(f"attention/{name}.glsl" for name in ATTENTION),
+            *(f"attention/parts/{name}.glsl" for name in ATTENTION),
             *("common/*.glsl", "inductor/*.glsl"),
-            *(f"pointwise/{name}.glsl" for name in ("functions", "math*", "remainder", "turns_double")),
+            *(f"pointwise/functions/{name}.glsl" for name in ("functions", "math*", "remainder", "turns_double")),
+            "pointwise/math*.glsl",
         ),
         "csrc/core": ("dtype_codes.h",),
     }

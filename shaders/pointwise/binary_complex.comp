@@ -7,6 +7,6 @@
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
-#include "pointwise/complex_entries.glsl"
+#include "pointwise/parts/complex_entries.glsl"
 #define APPLY(i) apply(a[i], b[i])
-#include "pointwise/dense.glsl"
+#include "pointwise/parts/dense.glsl"

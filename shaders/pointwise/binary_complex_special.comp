@@ -9,7 +9,7 @@
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
-#include "pointwise/complex_entries.glsl"
+#include "pointwise/parts/complex_entries.glsl"
 #define APPLY(i) apply(a[i], b[i])
 #define ONE_BY_ONE
-#include "pointwise/strided.glsl"
+#include "pointwise/parts/strided.glsl"

@@ -8,10 +8,10 @@
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
-#include "pointwise/entries.glsl"
+#include "pointwise/parts/entries.glsl"
 #include "pointwise/functions/special.glsl"
 #include "pointwise/functions/orthogonal_polynomials.glsl"
-#include "pointwise/binary_entries.glsl"
+#include "pointwise/parts/binary_entries.glsl"
 #define APPLY(i) apply(a[i], b[i])
 #define ONE_BY_ONE
-#include "pointwise/strided.glsl"
+#include "pointwise/parts/strided.glsl"

@@ -7,8 +7,8 @@
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
-#include "pointwise/entries.glsl"
-#include "pointwise/ternary_entries.glsl"
+#include "pointwise/parts/entries.glsl"
+#include "pointwise/parts/ternary_entries.glsl"
 #define ARITY 3
 #define APPLY(i) apply(a[i], b[i], c[i])
-#include "pointwise/strided.glsl"
+#include "pointwise/parts/strided.glsl"

@@ -5,8 +5,8 @@
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
-#include "pointwise/entries.glsl"
-#include "pointwise/unary_entries.glsl"
+#include "pointwise/parts/entries.glsl"
+#include "pointwise/parts/unary_entries.glsl"
 #define ARITY 1
 #define APPLY(i) apply(a[i])
-#include "pointwise/dense.glsl"
+#include "pointwise/parts/dense.glsl"

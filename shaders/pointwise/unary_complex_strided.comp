@@ -8,6 +8,6 @@
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
-#include "pointwise/complex_entries.glsl"
+#include "pointwise/parts/complex_entries.glsl"
 #define APPLY(i) apply(a[i])
-#include "pointwise/strided.glsl"
+#include "pointwise/parts/strided.glsl"

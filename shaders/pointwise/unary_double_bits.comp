@@ -7,6 +7,6 @@
 #include "common/dtype.glsl"
 #include "common/vec8.glsl"
 #include "common/arithmetic.glsl"
-#include "pointwise/double_bits_entries.glsl"
+#include "pointwise/parts/double_bits_entries.glsl"
 #define APPLY(i) apply(a[i])
-#include "pointwise/strided.glsl"
+#include "pointwise/parts/strided.glsl"

@@ -274,7 +274,7 @@ def test_lines_end_at_column_120():
 def test_mains_of_shaders_are_short():
     """A longer main(), with what it includes, is divided. `#pragma aule inline` can leave the SPIR-V as it was."""
     wrong = []
-    for path in [p for p in SHADERS.glob("*/*") if p.suffix in (".comp", ".glsl")]:
+    for path in [p for p in SHADERS.glob("**/*") if p.suffix in (".comp", ".glsl")]:
         text = path.read_text()
         mains = re.findall(r"^void main\(\) \{\n(.*?)^\}$", text, re.MULTILINE | re.DOTALL)
         assert len(mains) == text.count("void main("), f"{path.name}: a main() that this does not read"

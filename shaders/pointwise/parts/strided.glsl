@@ -1,7 +1,7 @@
 // Operands of any strides over up to 8 dimensions, dimension 0 the fastest in out; strides in elements, 32 bits.
 // One invocation computes VEC_ELEMS elements along dimension 0, which share the divisions.
 // MODE of an operand: 0 strided, 1 packed along dimension 0, 2 by value in the params, 3 constant along dimension 0.
-#include "pointwise/operands.glsl"
+#include "pointwise/parts/operands.glsl"
 struct Params {
   uint64_t out_;
   uint64_t in_[ARITY];

@@ -5,7 +5,7 @@
 // INTERLEAVED (operands of one element size): neighbouring invocations take neighbouring 16 bytes, although VEC_ELEMS
 // elements have 32 or 64.
 // What was tried, and what it gave: docs/ladders/dense.md
-#include "pointwise/operands.glsl"
+#include "pointwise/parts/operands.glsl"
 struct Params {
   uint64_t out_;
   uint64_t in_[ARITY];

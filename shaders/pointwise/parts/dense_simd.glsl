@@ -13,7 +13,7 @@ struct Params {
 #include "common/uniform.glsl"
 
 layout(local_size_x = 8) in;
-#include "pointwise/operands.glsl"
+#include "pointwise/parts/operands.glsl"
 
 // If all operands have one element size, neighbouring lanes take neighbouring words of 8 bytes, so the 8 lanes' loads
 // become one. Else a lane takes 8 consecutive elements.
