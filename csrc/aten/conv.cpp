@@ -1,4 +1,5 @@
 // Rows: convolution.
+#include "ops/conv/columns.h"
 #include "ops/conv/conv.h"
 
 #include "aten/register.h"

@@ -40,6 +40,7 @@ void bind_attention(py::module_& m);  // cooperative matrices and attention's me
 void bind_products(py::module_& m);   // plans of matrix products
 void bind_quantized(py::module_& m);  // formats of quantized weights
 void bind_rows(py::module_& m);       // plans of reductions, scans, softmax and norms
+void bind_convolutions(py::module_& m);  // plans of convolutions
 void bind_families(py::module_& m);   // plans of sorts, copies, indexing, losses, optimizers, pools and transforms
 void bind_fallback(py::module_& m);
 void bind_kernels(py::module_& m);

@@ -16,6 +16,7 @@ PYBIND11_MODULE(_C, m) {
   bind_products(m);
   bind_quantized(m);
   bind_rows(m);
+  bind_convolutions(m);
   bind_families(m);
   bind_fallback(m);
   bind_kernels(m);

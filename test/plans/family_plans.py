@@ -24,6 +24,9 @@ A line is one of these; `N` are numbers:
     norms                                 chunks of lists of tensors, for their norms
     qr f32 1000x64                        columns that are reflected at once, of a matrix
     jacobi f32 1000x64                    blocks of columns that are rotated
+    lu f32 1000x64                        columns that are factorized at once, of a matrix
+    cholesky f32 100                      the same of a square one
+    triangle f32 40 columns 3 of 7        a triangular solve of 40 rows, for 3 columns of each of 7 matrices
     direct input 1x1x9 by 1x1x3 summed 4  convolution of thin groups, sums over so many channels or images;
                                           `forward`, `weight`
     grouped input f16 last 1x9x9 by 1x3x3 images 2 groups 96 channels 1 out_channels 1 @2
@@ -157,6 +160,12 @@ def plan(device: str, line: str) -> str:
         return f"foreach to {c.foreach_most_elems(profile)} elements, adam vec16b {c.adam_uses_vec16b(profile)}"
     if kind == "norms":
         return c.norm_list_plan(profile)
+    if kind == "lu":
+        return c.lu_panel_plan(profile, rest[0], *(int(n) for n in rest[1].split("x")))
+    if kind == "cholesky":
+        return c.cholesky_plan(profile, rest[0], int(rest[1]))
+    if kind == "triangle":
+        return c.triangle_plan(profile, rest[0], *(int(n) for n in rest[1::2]))
     if kind in ("qr", "jacobi"):
         rows, columns = map(int, rest[1].split("x"))
         return (c.qr_panel_plan if kind == "qr" else c.jacobi_plan)(profile, rest[0], rows, columns)

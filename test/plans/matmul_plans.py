@@ -129,14 +129,20 @@ def problem(line: str) -> dict:
     return g
 
 
-def plan(device: str, line: str) -> str:
-    """The plan for one line on one device, in words."""
+def described_device(device: str) -> tuple:
+    """Profile of a made-up device, and what the probe of its matrices answers for each dtype."""
     values, probe = DEVICES[device]
     profile = torch_aule._C.device_profile(values)
-    probes = {}
-    if probe is not None:
-        words = [*probe[1], *probe[0]]
-        probes = {"f16": words, "bf16": words} if "bfloat16" in values["capabilities"] else {"f16": words}
+    if probe is None:
+        return profile, {}
+    words = [*probe[1], *probe[0]]
+    dtypes = ("f16", "bf16") if "bfloat16" in values["capabilities"] else ("f16",)
+    return profile, dict.fromkeys(dtypes, words)
+
+
+def plan(device: str, line: str) -> str:
+    """The plan for one line on one device, in words."""
+    profile, probes = described_device(device)
     if line.startswith("conv "):
         _, makes, dtype, *sizes = line.split()
         numbers = [int(re.sub(r"\D", "", word)) for word in sizes]

@@ -8,7 +8,6 @@ namespace aule::ops {
 namespace {
 
 using Extent = ConvGeometry::Extent;
-constexpr int64_t kLimit = int64_t{1} << 31;  // of elements that the kernel numbers
 
 std::string extent_text(const Extent& e) {
   return std::to_string(e[0]) + "x" + std::to_string(e[1]) + "x" + std::to_string(e[2]);
@@ -38,7 +37,7 @@ std::optional<BlocksPlan> blocks_plan(const ConvGeometry& g, DType dtype, ConvPa
   if (channels % vec == 0 && !(pass == ConvPass::input && apart)) return std::nullopt;
   const int64_t image = channels * ConvGeometry::volume(g.size),
                 blocks = plan.padded * ConvGeometry::volume(plan.g.size);
-  if (images * std::max(image, blocks) >= kLimit) return std::nullopt;
+  if (images * std::max(image, blocks) >= kIndexLimit) return std::nullopt;
   return plan;
 }
 

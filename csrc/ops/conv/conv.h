@@ -1,5 +1,4 @@
-// Convolution as a matrix product: of tiles gathered on the fly (conv/implicit_gemm.h), or over unfolded columns. That
-// of thin groups (depthwise) by rows (conv/grouped.h), or directly where those sizes are too much for it.
+// Convolutions. conv/route.h chooses the kernels, conv/launch.h launches them.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -18,13 +17,5 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
     const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups,
     std::array<bool, 3> output_mask);
-at::Tensor im2col(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
-                  at::IntArrayRef padding, at::IntArrayRef stride);
-at::Tensor& im2col_out(const at::Tensor& self, at::IntArrayRef kernel_size, at::IntArrayRef dilation,
-                       at::IntArrayRef padding, at::IntArrayRef stride, at::Tensor& out);
-at::Tensor col2im(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size,
-                  at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride);
-at::Tensor& col2im_out(const at::Tensor& self, at::IntArrayRef output_size, at::IntArrayRef kernel_size,
-                       at::IntArrayRef dilation, at::IntArrayRef padding, at::IntArrayRef stride, at::Tensor& out);
 
 }  // namespace aule::ops

@@ -1,31 +1,18 @@
-#include "ops/conv/grouped.h"
-
+// Convolutions of thin groups, depthwise above all, without copies between memory formats (grouped_conv.comp,
+// grouped_conv_weight.comp).
 #include <ATen/ops/empty.h>
 
 #include "kernels_conv.gen.h"
 #include "ops/conv/division.h"
-#include "ops/conv/grouped_plan.h"
+#include "ops/conv/launch.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
 namespace {
 
-GroupedConvProblem problem_of(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& y,
-                              int64_t groups, at::MemoryFormat format) {
-  return {.g = g,
-          .pass = pass,
-          .dtype = dtype_of(x, "convolution"),
-          .channels_last = format == at::MemoryFormat::ChannelsLast,
-          .images = x.size(0),
-          .groups = groups,
-          .channels = x.size(1) / groups,
-          .out_channels = y.size(1) / groups,
-          .addresses = address_of(x) | address_of(y)};
-}
-
 // [channels of the result, summed channels, taps], or with the taps in front for channels-last.
-at::Tensor weight_for(const GroupedConvProblem& p, const at::Tensor& weight) {
-  const at::Tensor by_group = weight.reshape({p.groups, p.out_channels, p.channels, p.g.taps()});
+at::Tensor weight_for(const ConvProblem& p, const at::Tensor& weight) {
+  const at::Tensor by_group = weight.reshape({p.groups, p.out_channels / p.groups, p.channels / p.groups, p.g.taps()});
   const at::Tensor of_result = p.pass == ConvPass::input ? by_group.transpose(1, 2) : by_group;
   return (p.channels_last ? of_result.permute({3, 0, 1, 2}) : of_result).contiguous();
 }
@@ -46,7 +33,7 @@ void add_parts(const at::Tensor& parts, const at::Tensor& weight, uint32_t slice
 
 // The constants that both kernels have.
 template <class Spec, class Plan>
-Spec spec_of(const GroupedConvProblem& problem, const Plan& plan) {
+Spec spec_of(const ConvProblem& problem, const Plan& plan) {
   const ConvGeometry& g = problem.g;
   Spec spec;
   spec.local = static_cast<int>(plan.local);
@@ -69,19 +56,15 @@ Spec spec_of(const GroupedConvProblem& problem, const Plan& plan) {
 
 }  // namespace
 
-Work conv_work(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& y, int64_t groups) {
-  const auto products = static_cast<double>(y.numel()) * static_cast<double>(x.size(1) / groups * g.taps());
-  return {2 * products, dtype_of(x, "convolution")};
-}
-
-bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, const at::Tensor& weight,
-                  const at::Tensor& y, const at::Tensor& bias, int64_t groups, at::MemoryFormat format) {
-  const GroupedConvProblem problem = problem_of(g, pass, x, y, groups, format);
-  const auto plan = grouped_conv_plan(profile_of(x), problem);
-  if (!plan) return false;
-  const bool input = pass == ConvPass::input;
+at::Tensor launch_grouped(const ConvCall& call, const GroupedConvPlan& plan) {
+  const ConvProblem& problem = call.problem;
+  const ConvGeometry& g = problem.g;
+  const bool input = problem.pass == ConvPass::input;
+  const at::Tensor operand = call.operand().contiguous(call.format),
+                   made = at::empty(call.result_sizes, operand.options().memory_format(call.format));
+  const at::Tensor &x = input ? made : operand, &y = input ? operand : made, &bias = call.bias;
   const ConvGeometry::Extent &source = input ? g.out_size : g.size, &result = input ? g.size : g.out_size;
-  const at::Tensor w = weight_for(problem, weight);
+  const at::Tensor w = weight_for(problem, call.weight);
   GroupedConvParams p{};
   TensorArgs args;
   p.source = args.read(input ? y : x);
@@ -93,34 +76,33 @@ bool grouped_conv(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, con
   p.height = result[1];
   p.width = result[2];
   p.pad_y = g.pad[1];
-  const int64_t own = input ? problem.channels : problem.out_channels;
-  p.summed = static_cast<uint32_t>(input ? problem.out_channels : problem.channels);
-  p.channels = static_cast<uint32_t>(groups * own);
-  p.source_channels = static_cast<uint32_t>(groups) * p.summed;
-  p.strips = plan->strips;
-  p.positions = plan->positions;
+  p.summed = static_cast<uint32_t>(problem.summed());
+  p.channels = static_cast<uint32_t>(input ? problem.channels : problem.out_channels);
+  p.source_channels = static_cast<uint32_t>(input ? problem.out_channels : problem.channels);
+  p.strips = plan.strips;
+  p.positions = plan.positions;
   set_division(p.by_strips, p.strips);
   set_division(p.by_height, static_cast<uint32_t>(p.height));
-  set_division(p.by_channels, problem.channels_last ? plan->blocks : p.channels);
-  set_division(p.by_group, static_cast<uint32_t>(own));
-  auto spec = spec_of<GroupedConvSpec>(problem, *plan);
+  set_division(p.by_channels, problem.channels_last ? plan.blocks : p.channels);
+  set_division(p.by_group, p.channels / static_cast<uint32_t>(problem.groups));
+  auto spec = spec_of<GroupedConvSpec>(problem, plan);
   spec.input_gradient = input;
-  spec.sums = plan->sums;
-  spec.result_block = plan->result_block;
+  spec.sums = plan.sums;
+  spec.result_block = plan.result_block;
   spec.has_bias = bias.defined();
-  args.work = conv_work(g, x, y, groups);
-  launch(current(x), kernel::grouped_conv(), spec, p, args, plan->grid);
-  return true;
+  args.work = conv_work(g, x, y, problem.groups);
+  launch(current(x), kernel::grouped_conv(), spec, p, args, plan.grid);
+  return made;
 }
 
-bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& y,
-                         int64_t groups, at::MemoryFormat format) {
-  const GroupedConvProblem problem = problem_of(g, ConvPass::weight, x, y, groups, format);
-  const auto plan = grouped_weight_plan(profile_of(x), problem);
-  if (!plan) return false;
-  const bool in_parts = plan->parts != 1;
+at::Tensor launch_grouped_weight(const ConvCall& call, const GroupedWeightPlan& plan) {
+  const ConvProblem& problem = call.problem;
+  const ConvGeometry& g = problem.g;
+  const at::Tensor x = call.image.contiguous(call.format), y = call.places.contiguous(call.format),
+                   weight = call.empty_result(x.scalar_type());
+  const bool in_parts = plan.parts != 1;
   const at::Tensor sums =
-      in_parts ? at::empty({plan->parts, weight.numel()}, weight.options().dtype(at::kFloat)) : weight;
+      in_parts ? at::empty({plan.parts, weight.numel()}, weight.options().dtype(at::kFloat)) : weight;
   GroupedConvWeightParams p{};
   TensorArgs args;
   p.image = args.read(x);
@@ -133,27 +115,27 @@ bool grouped_conv_weight(const ConvGeometry& g, const at::Tensor& x, const at::T
   p.pad_y = g.pad[1];
   p.image_channels = static_cast<uint32_t>(x.size(1));
   p.channels = static_cast<uint32_t>(y.size(1));
-  p.summed = static_cast<uint32_t>(problem.channels);
-  p.outs = static_cast<uint32_t>(problem.out_channels);
-  p.strips = plan->strips;
-  p.positions = plan->positions;
-  p.each = plan->each;
-  p.lane_blocks = plan->lane_blocks;
-  p.tap_groups = plan->tap_groups;
+  p.summed = static_cast<uint32_t>(problem.channels / problem.groups);
+  p.outs = static_cast<uint32_t>(problem.out_channels / problem.groups);
+  p.strips = plan.strips;
+  p.positions = plan.positions;
+  p.each = plan.each;
+  p.lane_blocks = plan.lane_blocks;
+  p.tap_groups = plan.tap_groups;
   set_division(p.by_strips, p.strips);
   set_division(p.by_height, static_cast<uint32_t>(p.height));
-  auto spec = spec_of<GroupedConvWeightSpec>(problem, *plan);
+  auto spec = spec_of<GroupedConvWeightSpec>(problem, plan);
   spec.result_dtype = dtype_of(sums, "convolution");
-  spec.rows = plan->rows;
-  spec.one_gradient = plan->one_gradient;
-  spec.gradient_block = plan->gradient_block;
-  spec.tap_blocks = plan->tap_blocks;
-  spec.positions = plan->positions_at_once;
-  spec.whole_strips = plan->whole_strips;
-  args.work = conv_work(g, x, y, groups);
-  launch(current(x), kernel::grouped_conv_weight(), spec, p, args, plan->grid);
-  if (in_parts) add_parts(sums, weight, plan->slices);
-  return true;
+  spec.rows = plan.rows;
+  spec.one_gradient = plan.one_gradient;
+  spec.gradient_block = plan.gradient_block;
+  spec.tap_blocks = plan.tap_blocks;
+  spec.positions = plan.positions_at_once;
+  spec.whole_strips = plan.whole_strips;
+  args.work = conv_work(g, x, y, problem.groups);
+  launch(current(x), kernel::grouped_conv_weight(), spec, p, args, plan.grid);
+  if (in_parts) add_parts(sums, weight, plan.slices);
+  return weight;
 }
 
 }  // namespace aule::ops

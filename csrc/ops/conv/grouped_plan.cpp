@@ -16,7 +16,6 @@ constexpr int kMostSums = 64;                 // of weights, in an invocation
 constexpr int kBatch = 8;                     // BATCH of grouped_conv_weight.comp
 constexpr int64_t kMostTapBlocks = 8;         // in a workgroup
 constexpr int64_t kMostStrips = 512;          // of an invocation
-constexpr int64_t kLimit = int64_t{1} << 31;
 
 int64_t area(const ConvGeometry::Extent& e) { return int64_t{e[1]} * e[2]; }
 
@@ -28,9 +27,9 @@ bool takes(const GroupedConvProblem& p) {
   if (g.stride[2] > kMostStride || g.pad[2] > (1 << 15) || g.kernel[2] > (1 << 15)) return false;
   const auto size = static_cast<int64_t>(dtype_size(p.dtype));
   const int64_t channels = p.groups * p.channels, out_channels = p.groups * p.out_channels;
-  return channels * area(g.size) * size < kLimit && out_channels * area(g.out_size) * size < kLimit &&
-         out_channels * p.channels * g.taps() * size < kLimit &&
-         int64_t{g.pad[1]} + int64_t{g.kernel[1]} * g.dilation[1] + g.size[1] < kLimit / 2;
+  return channels * area(g.size) * size < kIndexLimit && out_channels * area(g.out_size) * size < kIndexLimit &&
+         out_channels * p.channels * g.taps() * size < kIndexLimit &&
+         int64_t{g.pad[1]} + int64_t{g.kernel[1]} * g.dilation[1] + g.size[1] < kIndexLimit / 2;
 }
 
 // The largest power of two up to `most` that divides all of the numbers.
@@ -110,14 +109,14 @@ std::optional<GroupedConvPlan> grouped_conv_plan(const DeviceProfile& profile, c
   plan.strips = narrow<uint32_t>(ceil_div(result[2], plan.results));
   const int64_t positions = p.images * result[1] * plan.strips * (p.channels_last ? 1 : channels);
   const int64_t invocations = positions * plan.blocks * plan.lanes;
-  if (positions >= kLimit || invocations >= kLimit * 64) return std::nullopt;
+  if (positions >= kIndexLimit || invocations >= kIndexLimit * 64) return std::nullopt;
   plan.positions = static_cast<uint32_t>(positions);
   // A large workgroup finds more of its rows in the cache; small ones keep every multiprocessor busy.
   const bool many = invocations >= int64_t{1024} * profile.multiprocessors;
   plan.local = many && !profile.is_software() && profile.max_workgroup_invocations >= 256 ? 256 : 64;
   const uint32_t rows = plan.local / static_cast<uint32_t>(plan.lanes);
   plan.grid = linear_grid(uint64_t{ceil_div(plan.positions, rows)} * plan.blocks);
-  if (plan.grid.groups() >= static_cast<uint64_t>(kLimit)) return std::nullopt;
+  if (plan.grid.groups() >= static_cast<uint64_t>(kIndexLimit)) return std::nullopt;
   return plan;
 }
 
@@ -146,7 +145,7 @@ std::optional<GroupedWeightPlan> grouped_weight_plan(const DeviceProfile& profil
   }
   plan.strips = narrow<uint32_t>(ceil_div(width, plan.results));
   const int64_t positions = p.images * g.out_size[1] * plan.strips;
-  if (positions >= kLimit) return std::nullopt;
+  if (positions >= kIndexLimit) return std::nullopt;
   plan.positions = static_cast<uint32_t>(positions);
 
   const int64_t vectors = pairs / plan.channels;
@@ -177,7 +176,7 @@ std::optional<GroupedWeightPlan> grouped_weight_plan(const DeviceProfile& profil
   plan.slices = software || plan.parts <= 8 ? 1 : 8;
   const auto walk = static_cast<uint64_t>(ceil_div(plan.each, at_once) * (plan.rows + 1));
   if (!may_walk(profile, walk) || !may_walk(profile, plan.parts)) return std::nullopt;
-  if (workgroups * plan.parts >= kLimit || pairs * g.taps() * plan.parts >= kLimit) return std::nullopt;
+  if (workgroups * plan.parts >= kIndexLimit || pairs * g.taps() * plan.parts >= kIndexLimit) return std::nullopt;
   plan.grid = linear_grid(static_cast<uint64_t>(workgroups) * plan.parts);
   return plan;
 }

@@ -1,5 +1,6 @@
-#include "ops/conv/implicit_gemm.h"
-
+// Convolutions as matrix products whose gathered operand is never stored (implicit_gemm.comp), channels-last
+// throughout: other layouts are converted on the way in. float16 and bfloat16 on matrix units, float32 by plain
+// arithmetic on GPUs, or as pieces on matrix units.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sum.h>
 
@@ -9,10 +10,8 @@
 #include "kernels_conv.gen.h"
 #include "ops/conv/channels_last.h"
 #include "ops/conv/division.h"
+#include "ops/conv/launch.h"
 #include "ops/conv/pieces.h"
-#include "ops/conv/plan.h"
-#include "ops/conv/pointwise.h"
-#include "ops/conv/space_to_depth.h"
 #include "ops/matmul/launch.h"
 #include "ops/matmul/kernels/splits.h"
 #include "ops/tensor/tensor_arg.h"
@@ -123,67 +122,31 @@ at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w,
   return out;
 }
 
-int pieces_for(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels, int64_t groups) {
-  return products_of_pieces(x, {g, dtype_of(x, "convolution"), x.size(0), channels, out_channels, groups});
-}
 // `t` channels-last, as pieces if there are products of them.
 at::Tensor operand_of(const at::Tensor& t, int products, Operand operand) {
   const at::Tensor last = channels_last(t);
   return products == 0 ? last : pieces_of_channels(last, products, operand);
 }
 
-// The convolution over blocks of places that makes this pass, if that is cheaper and tiles take it.
-std::optional<BlocksPlan> in_blocks(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, int64_t channels,
-                                    int64_t out_channels, int64_t groups) {
-  if (groups != 1) return std::nullopt;
-  const DType dtype = dtype_of(x, "convolution");
-  auto plan = blocks_plan(g, dtype, pass, x.size(0), channels);
-  if (plan && !implicit_gemm_takes(profile_of(x), {plan->g, dtype, x.size(0), plan->padded, out_channels, 1}))
-    return std::nullopt;
-  return plan;
-}
-
-}  // namespace
-
-bool implicit_gemm_serves(const ConvGeometry& g, const at::Tensor& x, int64_t channels, int64_t out_channels,
-                          int64_t groups) {
-  const DType dtype = dtype_of(x, "convolution");
-  const ImplicitGemmSizes sizes{g, dtype, x.size(0), channels, out_channels, groups};
-  // Few channels may be many in blocks, in every pass if in those of the weight.
-  if (!implicit_gemm_takes(profile_of(x), sizes) && !in_blocks(g, ConvPass::weight, x, channels, out_channels, groups))
-    return false;
-  return plan_for(x, {dtype, false, 64, 64, 64, 64, 1}) && plan_for(x, {dtype, true, 64, 64, 64, 64, 1});
-}
-
-at::Tensor implicit_gemm_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
-                                 const at::Tensor& bias, int64_t groups) {
-  if (is_pointwise(g, groups)) return pointwise_forward(g, x, weight, bias);
-  if (const auto blocks = in_blocks(g, ConvPass::forward, x, x.size(1), weight.size(0), groups))
-    return implicit_gemm_forward(blocks->g, image_to_blocks(*blocks, x), weight_to_blocks(*blocks, weight), bias, 1);
-  const int products = pieces_for(g, x, x.size(1), weight.size(0), groups);
-  const at::Tensor out =
-      positions(taps_of(g), operand_of(x, products, Operand::first), operand_of(weight, products, Operand::second),
-                bias, g.out_size, weight.size(0), groups, x.scalar_type());
+// Results are channels-last.
+at::Tensor gathered_forward(const ConvCall& call, int products) {
+  const ConvGeometry& g = call.problem.g;
+  const at::Tensor& x = call.image;
+  const at::Tensor out = positions(taps_of(g), operand_of(x, products, Operand::first),
+                                   operand_of(call.weight, products, Operand::second), call.bias, g.out_size,
+                                   call.problem.out_channels, call.problem.groups, x.scalar_type());
   return channels_first(out, x.dim());
 }
 
-at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
-                                        const at::Tensor& bias, int64_t groups, at::MemoryFormat format) {
-  if (is_pointwise(g, groups)) return pointwise_backward_input(g, weight, grad, bias);
-  if (const auto blocks = in_blocks(g, ConvPass::input, grad, weight.size(1), weight.size(0), groups)) {
-    const at::Tensor result =
-        implicit_gemm_backward_input(blocks->g, weight_to_blocks(*blocks, weight), grad,
-                                     bias.defined() ? bias_to_blocks(*blocks, bias) : bias, 1, format);
-    std::vector<int64_t> sizes{grad.size(0), blocks->channels};
-    for (int64_t d = 5 - grad.dim(); d < 3; ++d) sizes.push_back(g.size[static_cast<size_t>(d)]);
-    return image_from_blocks(*blocks, result, sizes, bias, format);
-  }
+at::Tensor gathered_backward_input(const ConvCall& call, int products) {
+  const ConvGeometry& g = call.problem.g;
+  const int64_t groups = call.problem.groups;
+  const at::Tensor weight = call.weight.contiguous(), &grad = call.places, &bias = call.bias;
   // [groups * channels, out channels / groups, ...]: out channels are what is summed over.
   const int64_t per_group = weight.size(0) / groups, channels = weight.size(1);
   const at::Tensor turned = weight.reshape({groups, per_group, channels, g.kernel[0], g.kernel[1], g.kernel[2]})
                                 .transpose(1, 2)
                                 .reshape({groups * channels, per_group, g.kernel[0], g.kernel[1], g.kernel[2]});
-  const int products = pieces_for(g, grad, groups * channels, weight.size(0), groups);
   const at::Tensor image = operand_of(grad, products, Operand::first);
   // Places of the input whose rests by the stride are equal see the same taps: each such class is a result of stride 1.
   const auto class_of = [&](int32_t rest, size_t d, Taps& taps) {
@@ -226,16 +189,13 @@ at::Tensor implicit_gemm_backward_input(const ConvGeometry& g, const at::Tensor&
   return channels_first(out, grad.dim());
 }
 
-at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
-                                         int64_t groups) {
-  if (is_pointwise(g, groups)) return pointwise_backward_weight(g, x, grad);
-  if (const auto blocks = in_blocks(g, ConvPass::weight, x, x.size(1), grad.size(1), groups)) {
-    const at::Tensor result = implicit_gemm_backward_weight(blocks->g, image_to_blocks(*blocks, x), grad, 1);
-    return weight_from_blocks(*blocks, result, x.dim());
-  }
+at::Tensor gathered_backward_weight(const ConvCall& call, int products) {
+  const ConvGeometry& g = call.problem.g;
+  const int64_t groups = call.problem.groups;
+  const at::Tensor &x = call.image, &grad = call.places;
   const int64_t out_channels = grad.size(1);
   at::Tensor image = channels_last(x), gy = channels_last(grad);
-  if (const int products = pieces_for(g, x, x.size(1), out_channels, groups)) {  // as so many more images
+  if (products != 0) {  // as that many times the images
     image = pieces_of_images(image, products, Operand::first);
     gy = pieces_of_images(gy, products, Operand::second);
   }
@@ -266,6 +226,17 @@ at::Tensor implicit_gemm_backward_weight(const ConvGeometry& g, const at::Tensor
                               .narrow(4, 0, x.size(1) / groups)
                               .to(x.scalar_type());
   return channels_first(last, x.dim());
+}
+
+}  // namespace
+
+at::Tensor launch_gathered(const ConvCall& call, const GatheredPlan& plan) {
+  switch (call.problem.pass) {
+    case ConvPass::forward: return gathered_forward(call, plan.products);
+    case ConvPass::input: return gathered_backward_input(call, plan.products);
+    case ConvPass::weight: break;
+  }
+  return gathered_backward_weight(call, plan.products);
 }
 
 }  // namespace aule::ops

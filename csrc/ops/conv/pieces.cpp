@@ -3,8 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "kernels_matmul.gen.h"
-#include "ops/matmul/kernels/bf16x3.h"
-#include "ops/matmul/launch.h"
+#include "ops/matmul/route.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -40,23 +39,6 @@ at::Tensor pieces_of(const at::Tensor& last, int products, Operand operand, Alon
 }
 
 }  // namespace
-
-int products_of_pieces(const at::Tensor& x, const ImplicitGemmSizes& sizes) {
-  if (sizes.dtype != DType::f32 || sizes.groups != 1 || !may_take_bf16x3(caps_of(x))) return 0;
-  const Float32Precision precision = asked_float32_precision().value_or(Float32Precision::highest);
-  if (precision == Float32Precision::highest) return 0;
-  const int products = precision == Float32Precision::high ? 3 : 1;
-  ImplicitGemmSizes all = sizes;
-  all.dtype = piece_dtype(overrides());
-  all.images *= products;
-  all.channels *= products;
-  all.out_channels *= products;
-  if (!implicit_gemm_takes(profile_of(x), all)) return 0;
-  const MatrixUnits units = matrix_units(static_cast<int>(x.get_device()), all.dtype);
-  const bool has_kernels = implicit_gemm_plan(profile_of(x), units, {all.dtype, false, 64, 64, 64, 64, 1}) &&
-                           implicit_gemm_plan(profile_of(x), units, {all.dtype, true, 64, 64, 64, 64, 1});
-  return has_kernels ? products : 0;
-}
 
 at::Tensor pieces_of_channels(const at::Tensor& last, int products, Operand operand) {
   return pieces_of(last, products, operand, Along::channels);

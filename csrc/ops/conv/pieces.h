@@ -3,12 +3,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "ops/conv/plan.h"
+#include <cstdint>
 
 namespace aule::ops {
-
-// How many products make one of float32 for these sizes: 3, 1, or 0, which is float32's own arithmetic.
-int products_of_pieces(const at::Tensor& x, const ImplicitGemmSizes& sizes);
 
 enum class Operand : uint8_t { first, second };  // their pieces have another order
 // [..., products * channels] of channels-last [..., channels], channels in whole 16 bytes of pieces.

@@ -1,11 +1,11 @@
-#include "ops/conv/pointwise.h"
-
+// Convolutions of one tap: matrix products, of the rows of channels-last images or of planes as they lie.
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
 #include "ops/conv/channels_last.h"
+#include "ops/conv/launch.h"
 #include "ops/matmul/matmul.h"
 
 namespace aule::ops {
@@ -52,12 +52,7 @@ at::Tensor times(const at::Tensor& rows, const at::Tensor& matrix, const at::Ten
   return bias.defined() ? at::addmm(bias, rows, matrix) : at::mm(rows, matrix);
 }
 
-}  // namespace
-
-bool is_pointwise(const ConvGeometry& g, int64_t groups) {
-  return groups == 1 && g.taps() == 1 && g.pad == ConvGeometry::Extent{0, 0, 0};
-}
-
+// Results are contiguous where the images are read as planes, else channels-last. The bias may be undefined.
 at::Tensor pointwise_forward(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& weight,
                              const at::Tensor& bias) {
   const at::Tensor w = matrix_of(weight);
@@ -97,6 +92,18 @@ at::Tensor pointwise_backward_weight(const ConvGeometry& g, const at::Tensor& x,
   sizes[0] = out_channels;
   sizes[1] = channels;
   return out.view(sizes);
+}
+
+}  // namespace
+
+at::Tensor launch_pointwise(const ConvCall& call) {
+  const ConvGeometry& g = call.problem.g;
+  switch (call.problem.pass) {
+    case ConvPass::forward: return pointwise_forward(g, call.image, call.weight, call.bias);
+    case ConvPass::input: return pointwise_backward_input(g, call.weight.contiguous(), call.places, call.bias);
+    case ConvPass::weight: break;
+  }
+  return pointwise_backward_weight(g, call.image, call.places);
 }
 
 }  // namespace aule::ops

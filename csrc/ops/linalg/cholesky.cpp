@@ -9,6 +9,7 @@
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
+#include "ops/linalg/plan.h"
 #include "ops/linalg/structured.h"
 #include "ops/linalg/triangular.h"
 #include "ops/matmul/matmul.h"
@@ -17,18 +18,9 @@
 namespace aule::ops {
 namespace {
 
-constexpr int64_t kCholeskyUnit = 32;  // where matrices are cut
+constexpr int64_t kCholeskyCut = 32;  // where matrices are cut
 
-// The largest matrix that cholesky_block.comp factorizes.
-int64_t largest_block(const at::Tensor& a) {
-  switch (a.element_size()) {
-    case 4: return 80;
-    case 8: return 56;
-    default: return 40;
-  }
-}
-
-void factorize_block(const at::Tensor& a, const at::Tensor& info, int64_t first) {
+void factorize_block(const at::Tensor& a, const CholeskyPlan& plan, const at::Tensor& info, int64_t first) {
   const int64_t n = a.size(1);
   TensorArgs args;
   CholeskyBlockParams p{};
@@ -37,12 +29,10 @@ void factorize_block(const at::Tensor& a, const at::Tensor& info, int64_t first)
   set_matrices(p, a);
   p.n = static_cast<uint32_t>(n);
   p.first = static_cast<uint32_t>(first);
-  // Few sizes, and so few pipelines.
-  const int64_t side = n <= kCholeskyUnit ? kCholeskyUnit : largest_block(a);
   launch(current(a), kernel::cholesky_block(number_dtype("cholesky", a)),
-         {.elements = static_cast<int>(side * side),
-          .side = static_cast<int>(side),
-          .local = static_cast<int>(workgroup_for_elements(caps_of(a), side * side))},
+         {.elements = static_cast<int>(plan.side * plan.side),
+          .side = static_cast<int>(plan.side),
+          .local = static_cast<int>(plan.local)},
          p, args, linear_grid(p.batches));
 }
 
@@ -51,7 +41,7 @@ void update_lower(const at::Tensor& c, const at::Tensor& a) {
   constexpr int64_t kWhole = 256;  // below, the half that is not needed costs less than another launch
   const int64_t n = c.size(1);
   if (n <= kWhole) return gemm("cholesky", a, a.mT().conj(), c, 1, -1, c);
-  const int64_t first = first_half(n, kCholeskyUnit), rest = n - first;
+  const int64_t first = first_half(n, kCholeskyCut), rest = n - first;
   const at::Tensor above = a.narrow(1, 0, first), below = a.narrow(1, first, rest);
   update_lower(block(c, 0, first, 0, first), above);
   const at::Tensor corner = block(c, first, rest, 0, first);
@@ -62,8 +52,9 @@ void update_lower(const at::Tensor& c, const at::Tensor& a) {
 // The lower triangle, by halves: products grow with the matrix.
 void factorize(const at::Tensor& a, const at::Tensor& info, int64_t first_column) {
   const int64_t n = a.size(1);
-  if (n <= largest_block(a)) return factorize_block(a, info, first_column);
-  const int64_t first = first_half(n, kCholeskyUnit), rest = n - first;
+  const CholeskyPlan plan = cholesky_plan(profile_of(a), number_dtype("cholesky", a), n);
+  if (plan.at_once) return factorize_block(a, plan, info, first_column);
+  const int64_t first = first_half(n, kCholeskyCut), rest = n - first;
   const at::Tensor top = block(a, 0, first, 0, first), below = block(a, first, rest, 0, first);
   factorize(top, info, first_column);
   solve_left({top.conj(), false, false}, below.mT());  // below = x top^H

@@ -19,6 +19,7 @@
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/jacobi.h"
 #include "ops/linalg/matrices.h"
+#include "ops/linalg/plan.h"
 #include "ops/matmul/matmul.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"

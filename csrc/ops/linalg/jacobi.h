@@ -4,24 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <string>
-
-#include "core/device_profile.h"
-#include "core/dtype.h"
 
 namespace aule::ops {
-
-// Launches of jacobi_sweep.comp.
-struct JacobiPlan {
-  uint32_t block = 1, blocks = 1;  // columns of a block; one block: all columns are a workgroup's
-  uint32_t sweeps_of_launch = 1;
-  uint32_t local = 32, lanes = 1;
-  bool in_shared = false;
-  uint32_t elems = 1;
-};
-JacobiPlan jacobi_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns);
-// "block 8 blocks 4 sweeps 1 local 256 lanes 8 shared 4096": elements of shared memory, or "in memory".
-std::string text_of(const JacobiPlan& plan);
 
 at::Tensor empty_matrices(const at::Tensor& like, int64_t rows, int64_t columns);
 at::Tensor empty_reals(const at::Tensor& like, at::IntArrayRef sizes);

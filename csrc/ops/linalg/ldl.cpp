@@ -5,6 +5,7 @@
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
+#include "ops/linalg/plan.h"
 #include "ops/linalg/structured.h"
 #include "ops/tensor/loop_limit.h"
 

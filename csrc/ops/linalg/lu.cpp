@@ -9,6 +9,7 @@
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
+#include "ops/linalg/plan.h"
 #include "ops/linalg/triangular.h"
 #include "ops/matmul/matmul.h"
 #include "ops/tensor/loop_limit.h"
@@ -16,64 +17,13 @@
 namespace aule::ops {
 namespace {
 
-constexpr int64_t kPanelUnit = 32;  // where matrices are cut
-
-constexpr int64_t kSharedBytes = 24 << 10;  // of a panel in lu_panel.comp
-constexpr int64_t kSide = 80;               // its columns, at most
-
-// How columns of m rows are factorized: so many of them, by lu_panel.comp in shared memory or in memory, or by
-// lu_panel_registers.comp, where an invocation has `rows`.
-struct PanelPlan {
-  int64_t columns = 0;
-  bool staged = false;
-  bool spread = false;
-  uint32_t rows = 0;
-  uint32_t local = 0;
-};
-
-// Turns of an invocation's loops.
-uint64_t walk_of_panel(int64_t m, int64_t columns, uint32_t local) {
-  const auto rows = static_cast<uint64_t>(ceil_div(m, local));
-  return static_cast<uint64_t>(columns) * (rows * static_cast<uint64_t>(columns + 4) / 2 + rows + 64);
-}
-
-PanelPlan panel_plan(const Caps& caps, int64_t m, int64_t n, at::ScalarType type) {
-  const auto bytes = static_cast<int64_t>(c10::elementSize(type));
-  constexpr uint32_t kStagedLocal = 256, kMostRows = 4;
-  PanelPlan plan;
-  plan.local = workgroup_for(caps, m);
-  // With 256 invocations and more a driver (NVIDIA 580) finds row 0 to be the pivot of every column of doubles.
-  const uint32_t in_registers = type == at::kDouble ? std::min<uint32_t>(plan.local, 128) : plan.local;
-  const bool has_registers = !caps.is_software() && caps.subgroup_arithmetic && m <= kMostRows * int64_t{in_registers};
-  for (int64_t columns : {kSide, int64_t{56}, int64_t{40}, kPanelUnit, kPanelUnit / 2}) {
-    if (m * columns * bytes > kSharedBytes || (m > columns && columns > kPanelUnit)) continue;
-    const bool is_subgroups = m <= kPanelUnit && n <= m;  // pivots are found within a subgroup
-    if (has_registers && (columns < kPanelUnit || is_subgroups)) continue;
-    plan.columns = columns;
-    plan.staged = true;
-    plan.spread = !caps.is_software();
-    plan.local =
-        plan.spread ? workgroup_for_elements(caps, m * std::min(m, columns)) : std::min(plan.local, kStagedLocal);
-    break;
-  }
-  if (!plan.staged && has_registers) {
-    plan.columns = kPanelUnit;
-    plan.local = in_registers;
-    plan.rows = narrow<uint32_t>(std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local)));
-    return plan;
-  }
-  if (!plan.staged) plan.columns = kPanelUnit / 2;
-  while (plan.columns > 1 && !may_walk(caps, walk_of_panel(m, plan.columns, plan.local))) plan.columns /= 2;
-  return plan;
-}
-
 struct Factorization {
   at::Tensor pivots;  // [batch, min(m, n)], of int32
   at::Tensor info;    // [batch]
   bool pivot;
 };
 
-void factorize_panel(const at::Tensor& a, const Factorization& f, int64_t first, const PanelPlan& plan) {
+void factorize_panel(const at::Tensor& a, const Factorization& f, int64_t first, const LuPanelPlan& plan) {
   const int64_t m = a.size(1), n = a.size(2);
   TensorArgs args;
   LuPanelParams p{};
@@ -93,8 +43,8 @@ void factorize_panel(const at::Tensor& a, const Factorization& f, int64_t first,
     return;
   }
   launch(current(a), kernel::lu_panel(dtype),
-         {.elements = static_cast<int>(plan.staged ? kSharedBytes / a.element_size() : 1),
-          .side = static_cast<int>(kSide),
+         {.elements = static_cast<int>(plan.in_shared ? kLuSharedBytes / a.element_size() : 1),
+          .side = static_cast<int>(kLuSide),
           .pivots = f.pivot,
           .spread = plan.spread,
           .local = static_cast<int>(plan.local)},
@@ -147,7 +97,7 @@ void permute_rows(const at::Tensor& x, const at::Tensor& pivots, int64_t first, 
 // the left others permute.
 void factorize(const at::Tensor& a, const Factorization& f, int64_t first) {
   const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
-  const PanelPlan plan = panel_plan(caps_of(a), m, n, a.scalar_type());
+  const LuPanelPlan plan = lu_panel_plan(profile_of(a), number_dtype("lu_factor", a), m, n);
   if (n <= plan.columns) return factorize_panel(a, f, first, plan);
   const int64_t left = k <= plan.columns ? k : std::min(k, first_half(std::min(n, 2 * k), plan.columns));
   const int64_t right = n - left, below = m - left;

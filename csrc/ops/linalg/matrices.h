@@ -73,18 +73,4 @@ inline at::Tensor block(const at::Tensor& t, int64_t row, int64_t rows, int64_t 
 // Where a matrix is cut in two: near the middle, in whole `unit`s. n > unit.
 inline int64_t first_half(int64_t n, int64_t unit) { return (n + 2 * unit - 1) / (2 * unit) * unit; }
 
-// Invocations of a workgroup that has a matrix, about one for each of `rows`. A subgroup is all that a software device
-// can run without switching between coroutines.
-inline uint32_t workgroup_for(const Caps& caps, int64_t rows) {
-  uint32_t local = caps.is_software() ? caps.subgroup_size : 32;
-  const uint32_t most = caps.is_software() ? local : std::min<uint32_t>(caps.max_workgroup_invocations, 1024);
-  while (local < rows && 2 * local <= most) local *= 2;
-  return local;
-}
-
-// The same of one that shares a matrix's elements, some 16 each.
-inline uint32_t workgroup_for_elements(const Caps& caps, int64_t elements) {
-  return std::min<uint32_t>(workgroup_for(caps, elements / 16), 256);
-}
-
 }  // namespace aule::ops

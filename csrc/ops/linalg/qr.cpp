@@ -10,7 +10,7 @@
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
-#include "ops/linalg/qr_plan.h"
+#include "ops/linalg/plan.h"
 #include "ops/matmul/matmul.h"
 #include "ops/tensor/loop_limit.h"
 

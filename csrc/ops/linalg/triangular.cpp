@@ -5,26 +5,17 @@
 
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
+#include "ops/linalg/plan.h"
 #include "ops/linalg/structured.h"
 #include "ops/matmul/matmul.h"
 
 namespace aule::ops {
 namespace {
 
-constexpr int64_t kTriangleUnit = 32;  // where triangles are cut
-
-// Whether a workgroup has columns of one matrix in shared memory. Of tiny ones a workgroup for each would be idle.
-bool is_staged(const at::Tensor& x) {
-  constexpr int64_t kTiny = 8;
-  return !caps_of(x).is_software() && x.size(1) > kTiny;
-}
-// The largest triangle that triangular_solve.comp solves: an invocation has a column in registers.
-int64_t largest_triangle(const at::Tensor& x) {
-  return is_staged(x) && x.element_size() == 4 ? 2 * kTriangleUnit : kTriangleUnit;
-}
+constexpr int64_t kTriangleCut = 32;  // where triangles are cut
 
 // By one launch of triangular_solve.comp.
-void solve_block(const Triangle& t, const at::Tensor& x) {
+void solve_block(const Triangle& t, const TrianglePlan& plan, const at::Tensor& x) {
   const DType dtype = number_dtype("triangular_solve", x);
   const int64_t n = t.matrices.size(1), columns = x.size(2), batches = x.size(0);
   const at::Tensor& l = t.matrices;
@@ -50,15 +41,9 @@ void solve_block(const Triangle& t, const at::Tensor& x) {
   p.conjugates = l.is_conj();
   p.is_unit = t.is_unit;
 
-  const bool staged = is_staged(x);
-  int64_t most = staged ? kTriangleUnit / 2 : 1;
-  while (staged && most < n) most *= 2;
-  // Columns of a workgroup: both operands together are below 32 KiB.
-  const uint32_t local = !staged || most > kTriangleUnit ? 64 : static_cast<uint32_t>(512 / bytes);
-  const uint64_t groups = staged ? uint64_t{ceil_div(static_cast<uint64_t>(columns), local)} * p.batches
-                                 : ceil_div(static_cast<uint64_t>(columns * batches), local);
   launch(current(x), kernel::triangular_solve(dtype),
-         {.staged = staged, .most = static_cast<int>(most), .local = local}, p, args, linear_grid(groups));
+         {.staged = plan.in_shared, .most = static_cast<int>(plan.most), .local = plan.local}, p, args,
+         linear_grid(plan.groups));
 }
 
 }  // namespace
@@ -66,8 +51,10 @@ void solve_block(const Triangle& t, const at::Tensor& x) {
 void solve_left(const Triangle& t, const at::Tensor& x) {
   const int64_t n = t.matrices.size(1), columns = x.size(2);
   if (x.numel() == 0) return;
-  if (n <= largest_triangle(x)) return solve_block(t, x);
-  const int64_t first = first_half(n, kTriangleUnit), rest = n - first;
+  const TrianglePlan plan =
+      triangle_plan(profile_of(x), number_dtype("triangular_solve", x), x.size(1), columns, x.size(0));
+  if (plan.at_once) return solve_block(t, plan, x);
+  const int64_t first = first_half(n, kTriangleCut), rest = n - first;
   const at::Tensor above = x.narrow(1, 0, first), below = x.narrow(1, first, rest);
   const Triangle top{block(t.matrices, 0, first, 0, first), t.is_upper, t.is_unit};
   const Triangle bottom{block(t.matrices, first, rest, first, rest), t.is_upper, t.is_unit};

@@ -1,4 +1,4 @@
-// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers, windows, convolutions, Fourier transforms
+// Plans of pointwise operators, sorts, copies, indexing, losses, optimizers, windows, Fourier transforms
 // and factorizations for devices that are described in numbers, none of which is asked: for tests and for people.
 #include <array>
 #include <optional>
@@ -8,17 +8,12 @@
 
 #include "core/device_profile.h"
 #include "core/raw_dtype.h"
-#include "ops/conv/blocks_plan.h"
-#include "ops/conv/grouped_plan.h"
-#include "ops/conv/halves_plan.h"
-#include "ops/conv/plan.h"
 #include "ops/pool/plan.h"
 #include "ops/copy/plan.h"
 #include "ops/decoding/accept_tokens.h"
 #include "ops/fft/plan.h"
 #include "ops/indexing/plan.h"
-#include "ops/linalg/jacobi.h"
-#include "ops/linalg/qr_plan.h"
+#include "ops/linalg/plan.h"
 #include "ops/loss/plan.h"
 #include "ops/optim/plan.h"
 #include "ops/pointwise/plan.h"
@@ -102,29 +97,12 @@ std::vector<std::string> pointwise_plans(const DeviceProfile& profile, DType ari
 // {in, out, kernel, stride, pad, dilation} of depth, height and width.
 using Axes = std::array<std::array<int32_t, 6>, 3>;
 
-ops::ConvGeometry geometry_from(const Axes& axes) {
-  ops::ConvGeometry g{};
-  for (size_t d = 0; d < 3; ++d) {
-    g.size[d] = axes[d][0];
-    g.out_size[d] = axes[d][1];
-    g.kernel[d] = axes[d][2];
-    g.stride[d] = axes[d][3];
-    g.pad[d] = axes[d][4];
-    g.dilation[d] = axes[d][5];
-  }
-  return g;
-}
-
 ops::FftKind fft_kind(const std::string& name) {
   static const std::map<std::string, ops::FftKind> kNames = {{"c2c", ops::FftKind::complex},
                                                              {"r2c", ops::FftKind::real_to_half},
                                                              {"r2c_full", ops::FftKind::real_to_full},
                                                              {"c2r", ops::FftKind::half_to_real}};
   return kNames.at(name);
-}
-
-ops::ConvPass conv_pass(const std::string& name) {
-  return name == "input" ? ops::ConvPass::input : name == "weight" ? ops::ConvPass::weight : ops::ConvPass::forward;
 }
 
 template <class Plan>
@@ -201,6 +179,16 @@ void bind_families(py::module_& m) {
   m.def("jacobi_plan", [](const DeviceProfile& profile, const std::string& dtype, uint64_t rows, uint64_t columns) {
     return ops::text_of(ops::jacobi_plan(profile, dtype_named(dtype), rows, columns));
   });
+  m.def("lu_panel_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t rows, int64_t columns) {
+    return ops::text_of(ops::lu_panel_plan(profile, dtype_named(dtype), rows, columns));
+  });
+  m.def("cholesky_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t n) {
+    return ops::text_of(ops::cholesky_plan(profile, dtype_named(dtype), n));
+  });
+  m.def("triangle_plan",
+        [](const DeviceProfile& profile, const std::string& dtype, int64_t n, int64_t columns, int64_t batches) {
+          return ops::text_of(ops::triangle_plan(profile, dtype_named(dtype), n, columns, batches));
+        });
   m.def("search_local", [](const DeviceProfile& profile) { return ops::search_local(profile); });
   m.def("index_move_plan", [](const DeviceProfile& profile, const std::string& dtype, const Numbers& bound,
                               const Numbers& step, const std::vector<Numbers>& dims, uint64_t addresses,
@@ -238,38 +226,6 @@ void bind_families(py::module_& m) {
     }
     return words(ops::pool_plan(profile, w, pool_pass(pass)));
   });
-  m.def("direct_plan", [](const DeviceProfile& profile, const std::string& pass, const Axes& axes, int64_t summed) {
-    return words(ops::direct_plan(profile, {geometry_from(axes), conv_pass(pass), summed}));
-  });
-  // Numbers: images, groups, and channels and out channels of a group.
-  m.def("grouped_conv_plan",
-        [](const DeviceProfile& profile, const std::string& pass, const std::string& dtype, bool channels_last,
-           const Axes& axes, const std::array<int64_t, 4>& n, uint64_t addresses) {
-          const ops::GroupedConvProblem problem{.g = geometry_from(axes),
-                                                .pass = conv_pass(pass),
-                                                .dtype = dtype_named(dtype),
-                                                .channels_last = channels_last,
-                                                .images = n[0],
-                                                .groups = n[1],
-                                                .channels = n[2],
-                                                .out_channels = n[3],
-                                                .addresses = addresses};
-          return problem.pass == ops::ConvPass::weight ? words(ops::grouped_weight_plan(profile, problem))
-                                                       : words(ops::grouped_conv_plan(profile, problem));
-        });
-  m.def("fold_plan", [](const DeviceProfile& profile, const Axes& axes) {
-    return ops::text_of(ops::fold_plan(profile, geometry_from(axes)));
-  });
-  m.def("blocks_plan", [](const std::string& pass, const std::string& dtype, const Axes& axes,
-                          const std::array<int64_t, 2>& images_channels) {
-    const auto& [images, channels] = images_channels;
-    return words(ops::blocks_plan(geometry_from(axes), dtype_named(dtype), conv_pass(pass), images, channels));
-  });
-  // Numbers: images, channels, out channels, groups.
-  m.def("implicit_gemm_takes",
-        [](const DeviceProfile& profile, const std::string& dtype, const Axes& axes, const std::array<int64_t, 4>& n) {
-          return ops::implicit_gemm_takes(profile, {geometry_from(axes), dtype_named(dtype), n[0], n[1], n[2], n[3]});
-        });
 }
 
 }  // namespace aule::python

@@ -1,14 +1,12 @@
 // Plans of matrix products for devices that are described in numbers, none of which is asked: for tests and for people.
-#include "ops/conv/plan.h"
 #include "ops/matmul/plan_text.h"
 #include "ops/matmul/route.h"
 #include "ops/quantized/format.h"
 #include "ops/quantized/plan.h"
 #include "python/bindings.h"
+#include "python/plans/probes.h"
 
 #include <array>
-#include <map>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -43,24 +41,8 @@ ops::GemmProblem problem_from(const py::dict& d) {
   if (d.contains("gelu")) g.activation = ops::Activation::gelu;
   g.has_residual = d.contains("residual");
   read(d, "residual", g.residual);
-  const auto precision = d["precision"].cast<std::string>();
-  g.precision = precision == "high"     ? ops::Float32Precision::high
-                : precision == "medium" ? ops::Float32Precision::medium
-                                        : ops::Float32Precision::highest;
+  g.precision = precision_named(d["precision"].cast<std::string>());
   return g;
-}
-
-// dtype -> {rows, columns, words...} of what the probe of a device's matrices answers (ops/coopmat/probe.h).
-using Probes = std::map<std::string, std::vector<uint32_t>>;
-
-ops::MatrixUnits units_of(const DeviceProfile& profile, const Probes& probes, DType multiplied) {
-  ops::MatrixUnits units;
-  const auto probe = probes.find(multiplied == DType::f16 ? "f16" : multiplied == DType::bf16 ? "bf16" : "none");
-  if (probe == probes.end() || !profile.cooperative_matrix) return units;
-  const std::vector<uint32_t>& w = probe->second;
-  units.layout = ops::read_matrix_probe(std::span(w).subspan(2), static_cast<int>(w[0]), static_cast<int>(w[1]),
-                                        profile.min_subgroup_size, profile.max_subgroup_size);
-  return units;
 }
 
 }  // namespace
@@ -83,14 +65,6 @@ void bind_products(py::module_& m) {
                                                      ops::quantized_format("quantized_gemm_plan", format));
           return plan ? ops::text_of(*plan) : std::string("dequantize");
         });
-  m.def("implicit_gemm_plan", [](const DeviceProfile& profile, const Probes& probes, const std::string& dtype,
-                                 bool makes_weights, const std::array<uint32_t, 5>& sizes) {
-    const DType type = dtype_named(dtype);
-    const ops::MatrixUnits units = units_of(profile, probes, type);
-    const auto plan = ops::implicit_gemm_plan(profile, units,
-                                              {type, makes_weights, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]});
-    return plan ? ops::text_of(*plan) : std::string("nothing");
-  });
 }
 
 }  // namespace aule::python

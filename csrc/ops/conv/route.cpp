@@ -1,0 +1,123 @@
+#include "ops/conv/route.h"
+
+#include "ops/matmul/kernels/bf16x3.h"
+
+namespace aule::ops {
+namespace {
+
+ImplicitGemmSizes sizes_of(const ConvProblem& p) {
+  return {p.g, p.dtype, p.images, p.channels, p.out_channels, p.groups};
+}
+
+// Whether the device has kernels of gathered tiles for both kinds of results.
+bool has_gathers(const DeviceProfile& profile, const MatrixUnits& units, DType dtype) {
+  return implicit_gemm_plan(profile, units, {dtype, /*makes_weights=*/false, 64, 64, 64, 64, 1}) &&
+         implicit_gemm_plan(profile, units, {dtype, /*makes_weights=*/true, 64, 64, 64, 64, 1});
+}
+
+// The convolution over blocks of places that makes a pass, if that is cheaper and gathered tiles take it.
+std::optional<BlocksPlan> in_blocks(const DeviceProfile& profile, const ConvProblem& p, ConvPass pass) {
+  if (p.groups != 1) return std::nullopt;
+  auto plan = blocks_plan(p.g, p.dtype, pass, p.images, p.channels);
+  if (plan && !implicit_gemm_takes(profile, {plan->g, p.dtype, p.images, plan->padded, p.out_channels, 1}))
+    return std::nullopt;
+  return plan;
+}
+
+// Few channels may be many in blocks, in every pass if in that of the weight.
+bool gathers_serve(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p) {
+  if (!implicit_gemm_takes(profile, sizes_of(p)) && !in_blocks(profile, p, ConvPass::weight)) return false;
+  return has_gathers(profile, units, p.dtype);
+}
+
+// How many products of pieces make one of float32 for these sizes: 3, 1, or 0, which is float32's own arithmetic.
+int products_of_pieces(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
+                       const Overrides& overrides) {
+  if (p.dtype != DType::f32 || p.groups != 1 || !may_take_bf16x3(profile)) return 0;
+  if (p.precision == Float32Precision::highest) return 0;
+  const int products = p.precision == Float32Precision::high ? 3 : 1;
+  ImplicitGemmSizes all = sizes_of(p);
+  all.dtype = piece_dtype(overrides);
+  all.images *= products;
+  all.channels *= products;
+  all.out_channels *= products;
+  return implicit_gemm_takes(profile, all) && has_gathers(profile, units, all.dtype) ? products : 0;
+}
+
+// One tap, no padding, one group.
+bool is_pointwise(const ConvProblem& p) {
+  return p.groups == 1 && p.g.taps() == 1 && p.g.pad == ConvGeometry::Extent{0, 0, 0};
+}
+
+ConvPlan gathered_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
+                       const Overrides& overrides) {
+  if (is_pointwise(p)) return {OneTapPlan{}};
+  if (const auto blocks = in_blocks(profile, p, p.pass)) {
+    ConvProblem inner = p;
+    inner.g = blocks->g;
+    inner.channels = blocks->padded;
+    return {BlocksRoute{*blocks, std::make_shared<const ConvPlan>(gathered_plan(profile, units, inner, overrides))}};
+  }
+  return {GatheredPlan{products_of_pieces(profile, units, p, overrides)}};
+}
+
+std::optional<ConvPlan> grouped_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p) {
+  const GroupedConvProblem grouped{.g = p.g,
+                                   .pass = p.pass,
+                                   .dtype = p.dtype,
+                                   .channels_last = p.channels_last,
+                                   .images = p.images,
+                                   .groups = p.groups,
+                                   .channels = p.channels / p.groups,
+                                   .out_channels = p.out_channels / p.groups,
+                                   .addresses = p.addresses};
+  if (p.pass != ConvPass::weight) {
+    const auto plan = grouped_conv_plan(profile, grouped);
+    return plan ? std::optional(ConvPlan{*plan}) : std::nullopt;
+  }
+  // Matrix units were faster from groups of 8 channels on, by 4 to 6 times on an H100 (g32 3x3 256 28, channels-last).
+  if (dtype_size(p.dtype) == 2 && grouped.channels >= 8 && gathers_serve(profile, units, p)) return std::nullopt;
+  const auto plan = grouped_weight_plan(profile, grouped);
+  return plan ? std::optional(ConvPlan{*plan}) : std::nullopt;
+}
+
+struct TextOf {
+  std::string operator()(const GroupedConvPlan& plan) const { return text_of(plan); }
+  std::string operator()(const GroupedWeightPlan& plan) const { return text_of(plan); }
+  std::string operator()(const OneTapPlan&) const { return "pointwise"; }
+  std::string operator()(const BlocksRoute& plan) const {
+    return text_of(plan.blocks) + ": " + text_of(*plan.inner);
+  }
+  std::string operator()(const GatheredPlan& plan) const {
+    return plan.products == 0 ? "gathered" : "gathered, products of pieces: " + std::to_string(plan.products);
+  }
+  std::string operator()(const DirectPlan& plan) const { return "direct " + text_of(plan.halves); }
+  std::string operator()(const LoopTooLongPlan&) const { return "none: a loop is too long"; }
+  std::string operator()(const ColumnsPlan&) const { return "columns"; }
+};
+
+}  // namespace
+
+DType multiplied_dtype(const ConvProblem& p, const Overrides& overrides) {
+  if (p.only_columns) return DType::f32;
+  if (p.dtype != DType::f32 || p.precision == Float32Precision::highest) return p.dtype;
+  return piece_dtype(overrides);
+}
+
+ConvPlan conv_route(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
+                    const Overrides& overrides) {
+  if (p.only_columns) return {ColumnsPlan{}};
+  if (!p.is_empty) {
+    if (p.groups != 1)
+      if (const auto plan = grouped_plan(profile, units, p)) return *plan;
+    if (gathers_serve(profile, units, p)) return gathered_plan(profile, units, p, overrides);
+  }
+  if (p.groups == 1) return {ColumnsPlan{}};
+  if (p.is_empty) return {DirectPlan{}};
+  const auto halves = direct_plan(profile, {p.g, p.pass, p.summed()});
+  return halves ? ConvPlan{DirectPlan{*halves}} : ConvPlan{LoopTooLongPlan{}};
+}
+
+std::string text_of(const ConvPlan& plan) { return std::visit(TextOf{}, plan.kernel); }
+
+}  // namespace aule::ops

@@ -1,0 +1,254 @@
+#include "ops/linalg/plan.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "kernels_linalg.gen.h"
+#include "ops/tensor/loop_limit.h"
+#include "ops/tensor/plan_text.h"
+
+namespace aule::ops {
+namespace {
+
+std::string number(int64_t x) { return std::to_string(x); }
+
+constexpr int64_t kLuUnit = 32;        // where matrices are cut
+constexpr int64_t kCholeskyUnit = 32;  // the smaller one of two sizes of shared memory, so that pipelines are few
+constexpr int64_t kTriangleUnit = 32;
+
+// Turns of an invocation's loops.
+uint64_t walk_of_panel(int64_t m, int64_t columns, uint32_t local) {
+  const auto rows = static_cast<uint64_t>(ceil_div(m, local));
+  return static_cast<uint64_t>(columns) * (rows * static_cast<uint64_t>(columns + 4) / 2 + rows + 64);
+}
+
+}  // namespace
+
+LuPanelPlan lu_panel_plan(const DeviceProfile& profile, DType dtype, int64_t m, int64_t n) {
+  const auto bytes = static_cast<int64_t>(dtype_size(dtype));
+  constexpr uint32_t kStagedLocal = 256, kMostRows = 4;
+  LuPanelPlan plan;
+  plan.local = workgroup_for(profile, m);
+  // With 256 invocations and more a driver (NVIDIA 580) finds row 0 to be the pivot of every column of doubles. No other
+  // one was tried.
+  const uint32_t in_registers = dtype == DType::f64 ? std::min<uint32_t>(plan.local, 128) : plan.local;
+  const bool has_registers =
+      !profile.is_software() && profile.subgroup_arithmetic && m <= kMostRows * int64_t{in_registers};
+  for (int64_t columns : {kLuSide, int64_t{56}, int64_t{40}, kLuUnit, kLuUnit / 2}) {
+    if (m * columns * bytes > kLuSharedBytes || (m > columns && columns > kLuUnit)) continue;
+    const bool is_subgroups = m <= kLuUnit && n <= m;  // pivots are found within a subgroup
+    if (has_registers && (columns < kLuUnit || is_subgroups)) continue;
+    plan.columns = columns;
+    plan.in_shared = true;
+    plan.spread = !profile.is_software();
+    plan.local =
+        plan.spread ? workgroup_for_elements(profile, m * std::min(m, columns)) : std::min(plan.local, kStagedLocal);
+    break;
+  }
+  if (!plan.in_shared && has_registers) {
+    plan.columns = kLuUnit;
+    plan.local = in_registers;
+    plan.rows = narrow<uint32_t>(std::bit_ceil(ceil_div(static_cast<uint64_t>(m), plan.local)));
+    return plan;
+  }
+  if (!plan.in_shared) plan.columns = kLuUnit / 2;
+  while (plan.columns > 1 && !may_walk(profile, walk_of_panel(m, plan.columns, plan.local))) plan.columns /= 2;
+  return plan;
+}
+
+std::string text_of(const LuPanelPlan& plan) {
+  const std::string where = plan.rows > 0     ? " registers, rows " + number(plan.rows)
+                            : plan.in_shared ? " shared"
+                                             : " memory";
+  return "columns " + number(plan.columns) + where + (plan.spread ? " spread" : "") + " local " + number(plan.local);
+}
+
+CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n) {
+  const size_t bytes = dtype_size(dtype);
+  const int64_t largest = bytes == 4 ? 80 : bytes == 8 ? 56 : 40;
+  CholeskyPlan plan{.at_once = n <= largest, .side = n <= kCholeskyUnit ? kCholeskyUnit : largest};
+  plan.local = workgroup_for_elements(profile, plan.side * plan.side);
+  return plan;
+}
+
+std::string text_of(const CholeskyPlan& plan) {
+  if (!plan.at_once) return "by halves";
+  return "at once, side " + number(plan.side) + " local " + number(plan.local);
+}
+
+TrianglePlan triangle_plan(const DeviceProfile& profile, DType dtype, int64_t n, int64_t columns, int64_t batches) {
+  constexpr int64_t kTiny = 8;  // a workgroup for each of these would be idle
+  const auto bytes = static_cast<uint32_t>(dtype_size(dtype));
+  TrianglePlan plan;
+  plan.in_shared = !profile.is_software() && n > kTiny;
+  // An invocation has a column in registers.
+  plan.at_once = n <= (plan.in_shared && bytes == 4 ? 2 * kTriangleUnit : kTriangleUnit);
+  if (!plan.at_once) return plan;
+  plan.most = plan.in_shared ? kTriangleUnit / 2 : 1;
+  while (plan.in_shared && plan.most < n) plan.most *= 2;
+  // Columns of a workgroup: both operands together are below 32 KiB.
+  plan.local = !plan.in_shared || plan.most > kTriangleUnit ? 64 : 512 / bytes;
+  plan.groups = plan.in_shared ? ceil_div(static_cast<uint64_t>(columns), plan.local) * static_cast<uint64_t>(batches)
+                               : ceil_div(static_cast<uint64_t>(columns * batches), plan.local);
+  return plan;
+}
+
+std::string text_of(const TrianglePlan& plan) {
+  if (!plan.at_once) return "by halves";
+  return std::string("at once, ") + (plan.in_shared ? "shared, most " + number(plan.most) : "memory") + " local " +
+         number(plan.local) + " groups " + number(static_cast<int64_t>(plan.groups));
+}
+
+namespace {
+
+constexpr uint32_t kPanel = 32, kMostSteps = 96;  // STEPS of qr_panel.comp
+// A few sizes of shared memory, so that pipelines are few.
+constexpr std::array<uint32_t, 4> kTileBytes = {2048, 8192, 17408, 26624};
+
+// Iterations of an invocation, where each column is reflected a second time because its squares overflow.
+uint64_t iterations_of(const QrPanelPlan& plan, uint64_t rows) {
+  const uint64_t steps = std::min<uint64_t>(rows, plan.columns), slots = plan.local / plan.lanes;
+  const uint64_t rounds = ceil_div(plan.columns, slots) * (2 * ceil_div(rows, plan.lanes) + plan.lanes + 1);
+  return steps * (rounds + rows + ceil_div(rows, plan.lanes) + 2 * plan.lanes) +
+         2 * ceil_div(rows * plan.columns, plan.local);
+}
+
+bool fits_panel(const DeviceProfile& profile, DType dtype, uint64_t rows, QrPanelPlan& plan) {
+  if (std::min<uint64_t>(rows, plan.columns) > kMostSteps) return false;
+  const uint64_t bytes = (rows | 1) * plan.columns * dtype_size(dtype);
+  for (const uint32_t tile : kTileBytes) {
+    if (bytes > tile) continue;
+    plan.in_shared = true;
+    plan.elems = static_cast<uint32_t>(tile / dtype_size(dtype));
+    const QrPanelSpec spec{.local = static_cast<int>(plan.local), .elems = static_cast<int>(plan.elems)};
+    plan.in_shared = shared_bytes(kernel::qr_panel(dtype), spec) <= profile.shared_bytes;
+    return plan.in_shared && may_walk(profile, iterations_of(plan, rows));
+  }
+  return false;
+}
+
+}  // namespace
+
+QrPanelPlan qr_panel_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns) {
+  QrPanelPlan plan{.columns = static_cast<uint32_t>(columns)};
+  if (!profile.is_software()) plan.local = rows * columns <= 256 ? 32 : columns * rows <= 2048 ? 128 : 256;
+  plan.local = std::min(plan.local, profile.max_workgroup_invocations);
+  plan.lanes = rows <= 16 ? 4 : 8;
+  if (fits_panel(profile, dtype, rows, plan)) return plan;
+  for (const uint32_t panel : {kPanel, kPanel / 2}) {
+    plan.columns = std::min<uint32_t>(panel, static_cast<uint32_t>(columns));
+    if (fits_panel(profile, dtype, rows, plan)) return plan;
+  }
+  plan = {.columns = std::min<uint32_t>(kPanel, static_cast<uint32_t>(columns)), .local = 256, .lanes = 32};
+  if (!profile.is_software() && rows > 2048) plan.local = 1024;
+  plan.local = std::min(plan.local, profile.max_workgroup_invocations);
+  while (plan.columns > 1 && !may_walk(profile, iterations_of(plan, rows))) plan.columns /= 2;
+  if (plan.columns == 1) plan.lanes = plan.local;
+  return plan;
+}
+
+std::string text_of(const QrPanelPlan& plan) {
+  return "columns " + std::to_string(plan.columns) + " local " + std::to_string(plan.local) + " lanes " +
+         std::to_string(plan.lanes) + (plan.in_shared ? " shared " + std::to_string(plan.elems) : " in memory");
+}
+
+JacobiSweepSpec spec_of(const JacobiPlan& plan) {
+  return {.local = static_cast<int>(plan.local),
+          .lanes = static_cast<int>(plan.lanes),
+          .in_shared = plan.in_shared,
+          .elems = static_cast<int>(plan.elems)};
+}
+
+namespace {
+
+constexpr uint32_t kLeastBlock = 8, kBlockInMemory = 16;
+// A few sizes of shared memory, so that pipelines are few; with what else the kernel declares under 32 KiB.
+constexpr std::array<uint32_t, 4> kColumnBytes = {1024, 4096, 12288, 24064};
+
+uint32_t columns_of(const JacobiPlan& plan, uint64_t columns) {
+  return plan.blocks == 1 ? static_cast<uint32_t>(columns) : 2 * plan.block;
+}
+
+// Iterations of an invocation in one sweep.
+uint64_t iterations_of_sweep(const JacobiPlan& plan, uint64_t rows, uint64_t columns) {
+  const uint64_t own = columns_of(plan, columns), pairs = ceil_div(own, 2);
+  const uint64_t rounds = own + 1, passes = ceil_div(pairs, plan.local / plan.lanes);
+  return rounds * passes * (2 * ceil_div(rows, plan.lanes) + plan.lanes + 1);
+}
+uint64_t moves_of(const JacobiPlan& plan, uint64_t rows, uint64_t columns) {
+  return 2 * ceil_div(columns_of(plan, columns) * rows, plan.local);
+}
+
+// Invocations for the pairs of a round.
+void set_lanes(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns, JacobiPlan& plan) {
+  const uint32_t pairs = ceil_div(columns_of(plan, columns), 2);
+  plan.local = 32;
+  if (profile.is_software()) {
+    plan.local = rows <= 8 ? 8 : 32;
+    plan.lanes = pairs >= plan.local ? 1 : pairs >= plan.local / 4 ? 4 : 8;
+    if (!plan.in_shared) plan.local = 128, plan.lanes = 8;
+    return;
+  }
+  const uint32_t most =
+      std::min<uint32_t>(profile.max_workgroup_invocations, dtype == DType::f32 || dtype == DType::c64 ? 256 : 128);
+  plan.lanes = rows <= 4 ? 2 : rows <= 16 ? 4 : 8;
+  while (plan.lanes > 1 && pairs * plan.lanes > most) plan.lanes /= 2;
+  while (plan.lanes < 32 && pairs * plan.lanes * 2 <= 64 && rows >= uint64_t{plan.lanes} * 8) plan.lanes *= 2;
+  while (plan.local < most && plan.local < pairs * plan.lanes) plan.local *= 2;
+}
+
+// Shared memory for a workgroup's columns; false where they do not fit.
+bool set_shared(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns, JacobiPlan& plan) {
+  const uint64_t bytes = (rows | 1) * columns_of(plan, columns) * dtype_size(dtype);
+  const auto tile = std::find_if(kColumnBytes.begin(), kColumnBytes.end(), [&](uint32_t b) { return bytes <= b; });
+  if (tile == kColumnBytes.end()) return false;
+  plan.in_shared = true;
+  plan.elems = static_cast<uint32_t>(*tile / dtype_size(dtype));
+  set_lanes(profile, dtype, rows, columns, plan);
+  plan.in_shared = shared_bytes(kernel::jacobi_sweep(dtype), spec_of(plan)) <= profile.shared_bytes;
+  return plan.in_shared;
+}
+
+void divide(uint64_t columns, uint32_t block, JacobiPlan& plan) {
+  plan.blocks = narrow<uint32_t>(2 * ceil_div(columns, 2 * block));
+  plan.block = narrow<uint32_t>(ceil_div(columns, plan.blocks));
+}
+
+}  // namespace
+
+JacobiPlan jacobi_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns) {
+  const auto walk = [&](const JacobiPlan& plan) {
+    return moves_of(plan, rows, columns) + iterations_of_sweep(plan, rows, columns) + 1;
+  };
+  JacobiPlan plan;
+  if (set_shared(profile, dtype, rows, columns, plan) && may_walk(profile, walk(plan))) {
+    const uint64_t moves = moves_of(plan, rows, columns), sweep = walk(plan) - moves;
+    plan.sweeps_of_launch =
+        static_cast<uint32_t>(std::min<uint64_t>(kJacobiSweeps, (longest_walk(profile) - moves) / sweep));
+    return plan;
+  }
+  // Blocks of as many columns as two of them fit. Where those are few, blocks stay in memory, with fewer launches.
+  uint64_t block = kColumnBytes.back() / ((rows | 1) * dtype_size(dtype) * 2);
+  for (bool in_shared = true;; block /= 2) {
+    if (block < kLeastBlock && in_shared) {
+      in_shared = false;
+      block = kBlockInMemory;
+    }
+    plan = {};
+    divide(columns, static_cast<uint32_t>(std::max<uint64_t>(block, 1)), plan);
+    if (in_shared && !set_shared(profile, dtype, rows, columns, plan)) continue;
+    if (!in_shared) set_lanes(profile, dtype, rows, columns, plan);
+    if (plan.block == 1 || may_walk(profile, walk(plan))) break;
+  }
+  check_walk("linalg", profile, walk(plan));
+  return plan;
+}
+
+std::string text_of(const JacobiPlan& plan) {
+  return "block " + std::to_string(plan.block) + " blocks " + std::to_string(plan.blocks) + " sweeps " +
+         std::to_string(plan.sweeps_of_launch) + " local " + std::to_string(plan.local) + " lanes " +
+         std::to_string(plan.lanes) + (plan.in_shared ? " shared " + std::to_string(plan.elems) : " in memory");
+}
+
+}  // namespace aule::ops

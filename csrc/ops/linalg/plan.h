@@ -1,0 +1,94 @@
+// How matrices are factorized and triangles solved: pure functions of sizes and of what is known of the device.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "core/device_profile.h"
+#include "core/dtype.h"
+
+namespace aule {
+struct JacobiSweepSpec;
+}
+
+namespace aule::ops {
+
+// Invocations of a workgroup that has a matrix, about one for each of `rows`. A subgroup is all that a software device
+// can run without switching between coroutines.
+inline uint32_t workgroup_for(const Caps& caps, int64_t rows) {
+  uint32_t local = caps.is_software() ? caps.subgroup_size : 32;
+  const uint32_t most = caps.is_software() ? local : std::min<uint32_t>(caps.max_workgroup_invocations, 1024);
+  while (local < rows && 2 * local <= most) local *= 2;
+  return local;
+}
+
+// The same of one that shares a matrix's elements, some 16 each.
+inline uint32_t workgroup_for_elements(const Caps& caps, int64_t elements) {
+  return std::min<uint32_t>(workgroup_for(caps, elements / 16), 256);
+}
+
+// How columns of a matrix [rows, columns] are LU-factorized: so many at once, by lu_panel.comp in shared memory or in
+// memory, or by lu_panel_registers.comp, where an invocation has rows.
+struct LuPanelPlan {
+  int64_t columns = 0;
+  bool in_shared = false;
+  bool spread = false;
+  uint32_t rows = 0;  // of an invocation; 0: not in registers
+  uint32_t local = 0;
+};
+// The shared memory of lu_panel.comp: elements, and the most columns of a panel.
+constexpr int64_t kLuSharedBytes = 24 << 10, kLuSide = 80;
+LuPanelPlan lu_panel_plan(const DeviceProfile& profile, DType dtype, int64_t rows, int64_t columns);
+std::string text_of(const LuPanelPlan& plan);
+
+// How a matrix of n rows is Cholesky-factorized.
+struct CholeskyPlan {
+  bool at_once = false;  // by cholesky_block.comp; else its upper left part is, and so on
+  int64_t side = 0;      // of the shared memory of cholesky_block.comp
+  uint32_t local = 0;
+};
+CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n);
+std::string text_of(const CholeskyPlan& plan);
+
+// How a triangle of n rows is solved for some columns.
+struct TrianglePlan {
+  bool at_once = false;   // by triangular_solve.comp; else by halves
+  bool in_shared = false; // a workgroup has columns of one matrix in shared memory
+  int64_t most = 1;       // rows that the kernel is compiled for
+  uint32_t local = 0;
+  uint64_t groups = 0;
+};
+TrianglePlan triangle_plan(const DeviceProfile& profile, DType dtype, int64_t n, int64_t columns, int64_t batches);
+std::string text_of(const TrianglePlan& plan);
+
+// One launch of qr_panel.comp.
+struct QrPanelPlan {
+  uint32_t columns = 1;  // that it takes at once
+  uint32_t local = 32, lanes = 8;
+  bool in_shared = false;
+  uint32_t elems = 1;
+};
+
+// For a matrix [rows, columns]: all columns where they fit, else a panel of the first ones.
+QrPanelPlan qr_panel_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns);
+// "columns 32 local 256 lanes 8 shared 4096": elements of shared memory, or "in memory".
+std::string text_of(const QrPanelPlan& plan);
+
+// Launches of jacobi_sweep.comp.
+struct JacobiPlan {
+  uint32_t block = 1, blocks = 1;  // columns of a block; one block: all columns are a workgroup's
+  uint32_t sweeps_of_launch = 1;
+  uint32_t local = 32, lanes = 1;
+  bool in_shared = false;
+  uint32_t elems = 1;
+};
+// Random matrices take 8 to 12, spectra of many magnitudes under a shift up to 30 at 256 columns. Those that are not
+// needed end at once.
+constexpr uint32_t kJacobiSweeps = 36;
+JacobiPlan jacobi_plan(const DeviceProfile& profile, DType dtype, uint64_t rows, uint64_t columns);
+// "block 8 blocks 4 sweeps 1 local 256 lanes 8 shared 4096": elements of shared memory, or "in memory".
+std::string text_of(const JacobiPlan& plan);
+
+JacobiSweepSpec spec_of(const JacobiPlan& plan);
+
+}  // namespace aule::ops
