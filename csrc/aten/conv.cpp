@@ -1,6 +1,6 @@
 // Rows: convolution.
-#include "ops/conv/columns.h"
 #include "ops/conv/conv.h"
+#include "ops/conv/columns.h"
 
 #include "aten/register.h"
 

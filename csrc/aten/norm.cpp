@@ -1,6 +1,6 @@
+#include "ops/norm/norm.h"
 #include "aten/register.h"
 #include "ops/norm/batch.h"
-#include "ops/norm/norm.h"
 #include "ops/norm/row_products.h"
 #include "ops/norm/softmax.h"
 #include "ops/norm/sync_batch.h"

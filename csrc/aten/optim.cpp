@@ -1,8 +1,8 @@
+#include "ops/optim/optim.h"
 #include "aten/register.h"
 #include "ops/copy/many.h"
 #include "ops/optim/amp.h"
 #include "ops/optim/foreach.h"
-#include "ops/optim/optim.h"
 #include "ops/reduce/norm_lists.h"
 
 namespace aule::aten {

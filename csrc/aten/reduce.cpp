@@ -1,6 +1,6 @@
+#include "ops/reduce/reduce.h"
 #include "aten/register.h"
 #include "ops/reduce/hash.h"
-#include "ops/reduce/reduce.h"
 #include "ops/reduce/scan.h"
 #include "ops/reduce/segment.h"
 

@@ -63,12 +63,11 @@ bool choose(const std::string& text, const std::pair<std::string_view, T> (&choi
 bool parse(const std::string& text, AttentionVariant& value) {
   using V = AttentionVariant;
   return choose<V>(text,
-                   {{"simd", V::simd},
-                    {"simt", V::simt},
-                    {"coopmat", V::coopmat},
-                    {"coopmat_opaque", V::coopmat_opaque},
-                    {"splitkv", V::splitkv},
-                    {"splitkv_shared", V::splitkv_shared}},
+                   {
+#define ATTENTION_FAMILY(name, Plan) {#name, V::name},
+#include "ops/attention/family/families.def"
+#undef ATTENTION_FAMILY
+                   },
                    value);
 }
 bool parse(const std::string& text, PieceType& value) {

@@ -27,7 +27,12 @@ struct Numbers {
 };
 
 // Families of attention kernels, to plan with one of them alone.
-enum class AttentionVariant : uint8_t { any, simd, simt, coopmat, coopmat_opaque, splitkv, splitkv_shared };
+enum class AttentionVariant : uint8_t {
+  any,
+#define ATTENTION_FAMILY(name, Plan) name,
+#include "ops/attention/family/families.def"
+#undef ATTENTION_FAMILY
+};
 // What float32 products in three pieces are made of.
 enum class PieceType : uint8_t { bfloat16, float16 };
 // Products of rows that start between 16-byte boundaries: copied if the planner expects a gain, or whatever it expects.

@@ -6,7 +6,8 @@
 
 namespace aule::distributed {
 
-Channel::Channel(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment) : gloo_(std::move(gloo)) {
+Channel::Channel(c10::intrusive_ptr<c10d::Backend> gloo, std::shared_ptr<SharedSegment> segment)
+    : gloo_(std::move(gloo)) {
   if (segment) shared_.emplace(std::move(segment));
 }
 

@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "distributed/checks.h"
 #include "distributed/channel.h"
+#include "distributed/checks.h"
 #include "distributed/layout.h"
 
 namespace aule::distributed {
@@ -67,7 +67,7 @@ class ProcessGroupAule final : public c10d::Backend {
   void close(std::chrono::milliseconds longest);  // waits that long for what is pending
 
  private:
-  Channel& channel();           // throws if the group is destroyed or has failed
+  Channel& channel();     // throws if the group is destroyed or has failed
   c10d::Backend& host();  // gloo for tensors of the CPU; throws as channel() does
   Place place() const { return channel_->shared() != nullptr ? Place::device : Place::host; }
   // What the ranks do with buffers of device memory; nothing if those are of the host, for gloo.

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from attention_reference import assert_near, poison
+from attention_reference import DECODE, assert_near, poison
 from matrix_units import ON_CPU, has_matrices
 
 pytestmark = pytest.mark.validated
@@ -194,7 +194,7 @@ def test_seqused_k(family):
 def test_block_table(family, override, max_q):
     dtype = dtypes(family)[0]
     if max_q == 2 and family == "simt":
-        override(attention_variant="splitkv_shared")
+        override(attention_variant=DECODE[0])
     q_lens, used, page = [min(n, max_q) for n in (40, 0, 7)], [70, 13, 33], 16
     q = torch.randn(sum(q_lens), 4, 16).to(dtype)
     pages = torch.randn(20, page, 2, 16).to(dtype)

@@ -72,7 +72,7 @@ def problem(which="forward", dtype="f16", lengths=(1024, 1024), dims=(64, 64), h
     values = {
         "dtype": dtype, "batch": batch, "heads": heads[0], "kv_heads": heads[1], "q_len": lengths[0],
         "k_len": lengths[1], "head_dim": dims[0], "v_dim": dims[1], "masked": 0, "ragged": 0, "unmodified_scores": 1,
-        "fits_i32": 1, "vec16b": 1, "int8": 0, "num_splits": 0,
+        "fits_i32": 1, "vec16b": 1, "int8": 0, "num_splits": 0, "block_q": 0, "block_k": 0, "float_bias": 0,
     }  # fmt: skip
     assert set(flags) <= set(values)
     return which, values | flags
@@ -108,13 +108,20 @@ def shown():
     yield problem("forward", "f32", (1, 16384), (64, 64), (32, 8), 1, vec16b=0)
     yield problem("forward", "f16", (1, 4096), (128, 128), (32, 8), 70000, ragged=1)
     yield problem("forward", "f16", (1, 4096), (128, 128), (32, 8), 4, num_splits=1)
+    # Masks of blocks that tiles are whole in, or not; long rows of them; few queries; a soft cap.
+    for which, dim in itertools.product(PASSES, (64, 128)):
+        for block_q, block_k in ((128, 128), (64, 128), (100, 30)):
+            yield problem(which, dims=(dim, dim), block_q=block_q, block_k=block_k)
+        yield problem(which, lengths=(8192, 8192), dims=(dim, dim), block_q=256, block_k=256, unmodified_scores=0)
+        yield problem(which, dims=(dim, dim), float_bias=1, unmodified_scores=0)
+    yield problem("forward", lengths=(1024, 300000), block_q=128, block_k=128)
+    yield problem("forward", lengths=(1, 4096), block_q=1, block_k=64)
 
 
 #: Settings that replace the planner's choice, on a few problems and devices.
 OVERRIDDEN_DEVICES = ("h200", "arc", "lavapipe_as_gpu")
 OVERRIDES = (
-    *({"attention_variant": family}
-      for family in ("simd", "simt", "coopmat", "coopmat_opaque", "splitkv", "splitkv_shared")),
+    *({"attention_variant": family} for family in _C.attention_families()),
     {"attention_shape": "4,1,32,1,2,1,2", "attention_shape_dq": "8,1,16,1,1", "attention_shape_dkdv": "4,1,16,1,1"},
     {"attention_shape": "4,1,128,1,2", "attention_role_split": "2"},
     {"attention_variant": "splitkv", "attention_shape": "64,2"},
@@ -227,6 +234,7 @@ def text_of(which, values) -> str:
     dims = f"D{v['head_dim']}" + f"/{v['v_dim']}" * (v["head_dim"] != v["v_dim"])
     words = [which, v["dtype"], f"B{v['batch']}", heads, f"Lq{v['q_len']}", f"Lk{v['k_len']}", dims]
     usual = {"masked": 0, "ragged": 0, "unmodified_scores": 1, "fits_i32": 1, "vec16b": 1, "num_splits": 0}
+    usual |= {"block_q": 0, "block_k": 0, "float_bias": 0}
     return " ".join(words + words_of(v, usual))
 
 

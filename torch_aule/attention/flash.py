@@ -273,7 +273,7 @@ def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, devi
 
     ``coopmat``: cooperative matrices whose layout is known; ``coopmat_opaque``: of unknown layout; ``simt``: shared
     memory and plain arithmetic (float32 on GPUs, and devices without matrices); ``simd``: software devices. Few queries
-    over many keys take ``splitkv``, or ``splitkv_shared`` where that does not serve.
+    over many keys take the families whose names begin with ``splitkv``: docs/use/attention.md.
 
     Parameters
     ----------

@@ -9,13 +9,8 @@ from torch_aule.backend.overrides import override
 
 __all__ = ["available_variants", "set_kernel_variant"]
 
-# Kernel -> the override that chooses its family, and the families; csrc/core/environment.cpp reads the names.
-_KERNELS = {
-    "flash_attn": (
-        "attention_variant",
-        ("simd", "simt", "coopmat", "coopmat_opaque", "splitkv", "splitkv_shared"),
-    ),
-}
+# Kernel -> the override that chooses its family, and the families.
+_KERNELS = {"flash_attn": ("attention_variant", tuple(_C.attention_families()))}
 
 
 def _kernel(op: str, kernel: str) -> tuple[str, tuple[str, ...]]:

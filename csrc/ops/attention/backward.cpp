@@ -4,24 +4,11 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "kernels_attention.gen.h"
-#include "ops/attention/call.h"
-#include "ops/attention/ds_workspace.h"
 #include "ops/attention/blocks.h"
+#include "ops/attention/family/launch.h"
 
 namespace aule::ops {
 namespace {
-
-struct Backward : AttentionBackward {
-  at::Tensor stats;  // float32 {logsumexp, delta} per query row, or four numbers (TWO_PARTS in attention.glsl)
-};
-
-template <class Params>
-Params backward_params(const Backward& b, TensorArgs& args, uint32_t groups) {
-  auto p = attention_params<Params>(b.call, args, groups);
-  p.grad_out = args.read(b.grad_out);
-  set_strides(p.grad_out_stride, b.grad_out);
-  return p;
-}
 
 void launch_delta(const Backward& b, int lanes) {
   const auto& problem = b.call.problem;
@@ -38,7 +25,7 @@ void launch_delta(const Backward& b, int lanes) {
   if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
   p.stats = args.write(b.stats);
   FlashAttnBwdDeltaSpec spec{.dtype = problem.dtype, .local = local, .vec8 = vec8};
-  if (problem.float_bias) spec.bias_dtype = DType::f32;  // of any dtype: the stats have room for two parts
+  if (problem.float_bias()) spec.bias_dtype = DType::f32;  // of any dtype: the stats have room for two parts
   launch(current(b.call.query), kernel::flash_attn_bwd_delta(lanes), spec, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(rows), static_cast<uint64_t>(local / lanes))));
 }
@@ -59,104 +46,9 @@ void launch_row_sums(const Backward& b) {
          linear_grid(ceil_div(rows, kLocal / kLanes)));
 }
 
-template <class Params, class Spec, class Plan>
-void launch_dq(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& plan, const DsMode& mode = {}) {
-  const auto& problem = b.call.problem;
-  const uint64_t groups = workgroups(plan, problem.batch * problem.heads, problem.q_len);
-  TensorArgs args;
-  auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
-  p.stats = problem.dtype == DType::f32 ? args.read(b.stats) : args.read_write(b.stats);  // 16 bits: sums delta again
-  if (b.grad_logsumexp.defined()) p.grad_logsumexp = args.read(b.grad_logsumexp);
-  p.grad_query = args.write(b.grad_query);
-  set_strides(p.grad_query_stride, b.grad_query);
-  if (b.grad_bias.defined()) p.grad_bias = args.write(b.grad_bias);
-  args.work = attention_work(b.call, 2, 1);
-  const AttentionOperands operands{{&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_query},
-                                   {&b.call.key, &b.call.value},
-                                   b.grad_bias.defined()};
-  const auto spec = attention_spec<Spec>(b.call, plan, AttentionPass::dq, operands, mode);
-  launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
-}
-
-// Key heads whose dS is in the workspace, or none.
-struct Chunk {
-  int64_t first = 0, heads = 0;
-  at::Tensor scores;
-  bool triangle = false;
-};
-
-template <class Params, class Spec, class Plan>
-void launch_dkdv(KernelRef<Params, Spec> kernel, const Backward& b, const Plan& plan, const Chunk& chunk = {}) {
-  const auto& problem = b.call.problem;
-  const bool stores = chunk.heads != 0;
-  const uint64_t groups = workgroups(plan, stores ? chunk.heads : problem.batch * problem.kv_heads, problem.k_len);
-  TensorArgs args;
-  auto p = backward_params<Params>(b, args, static_cast<uint32_t>(groups));
-  p.stats = args.read(b.stats);
-  p.grad_key = args.write(b.grad_key);
-  p.grad_value = args.write(b.grad_value);
-  if constexpr (requires { p.ds_workspace; }) {
-    if (stores) p.ds_workspace = args.write(chunk.scores);
-    p.first_head = static_cast<uint32_t>(chunk.first);
-  }
-  set_strides(p.grad_key_stride, b.grad_key);
-  set_strides(p.grad_value_stride, b.grad_value);
-  args.work = attention_work(b.call, 2, 2);
-  if (stores) args.work.flops *= static_cast<double>(chunk.heads) / static_cast<double>(problem.kv_heads);
-  const AttentionOperands operands{{&b.call.query, &b.call.key, &b.call.value, &b.grad_out, &b.grad_key, &b.grad_value},
-                                   {&b.call.query, &b.grad_out}};
-  const auto spec = attention_spec<Spec>(b.call, plan, AttentionPass::dkdv, operands,
-                                         {.writes_ds = stores, .triangle = chunk.triangle});
-  launch(current(b.call.query), kernel, spec, p, args, linear_grid(groups));
-}
-
-void launch_dq_from_ds(const Backward& b, const DsWorkspacePlan& workspace, const Chunk& chunk) {
-  AttentionCall call = b.call;
-  const auto& problem = b.call.problem;
-  const uint64_t groups = workgroups(workspace.dq, chunk.heads * (problem.heads / problem.kv_heads), problem.q_len);
-  TensorArgs args;
-  auto p = attention_params<FlashAttnBwdDqFromDsParams>(b.call, args, static_cast<uint32_t>(groups));
-  p.ds_workspace = args.read(chunk.scores);
-  p.grad_query = args.write(b.grad_query);
-  set_strides(p.grad_query_stride, b.grad_query);
-  args.work = attention_work(b.call, 1, 0);
-  args.work.flops *= static_cast<double>(chunk.heads) / static_cast<double>(problem.kv_heads);
-  p.first_head = static_cast<uint32_t>(chunk.first);
-  p.key_blocks = static_cast<uint32_t>(workspace.key_blocks);
-  call.problem.v_dim = workspace.dq.v_dim;  // the other operand of the product is dS, of whole blocks
-  const auto spec = attention_spec<CoopMatSpec>(call, workspace.dq, AttentionPass::dq,
-                                                {{&b.call.key, &b.grad_query}, {&b.call.key, &b.call.key}},
-                                                {.pairs = workspace.pairs, .triangle = workspace.triangle});
-  launch(current(b.call.query), kernel::flash_attn_bwd_dq_from_ds(problem.dtype), spec, p, args, linear_grid(groups));
-}
-
-// False: not served, or no memory for it.
-bool launch_with_ds_workspace(const Backward& b, const FlashCoopMatPlan& dq_plan, const FlashCoopMatPlan& dkdv_plan) {
-  const auto& problem = b.call.problem;
-  if (b.grad_bias.defined() || problem.block_mask) return false;
-  const auto plan =
-      plan_ds_workspace(profile_of(b.call.query), ds_workspace_problem(b.call, dq_plan, dkdv_plan), overrides());
-  if (!plan) return false;
-  const DsWorkspacePlan& workspace = *plan;
-  const std::vector<at::Tensor> halves = allocate_ds_workspace(b.call, workspace);
-  if (halves.empty()) return false;
-  // Corrects delta of blocks of queries that see few keys.
-  if (problem.masked || problem.k_len <= 64 + dq_plan.block)
-    launch_dq(kernel::flash_attn_bwd_dq_coopmat(problem.dtype, false), b, dq_plan, {.only_delta = true});
-  const int64_t heads = problem.batch * problem.kv_heads;
-  const auto chunk_at = [&](int64_t first) {
-    return Chunk{first, std::min(workspace.heads, heads - first),
-                 halves[static_cast<size_t>(first / workspace.heads) % halves.size()], workspace.triangle};
-  };
-  const auto dkdv = kernel::flash_attn_bwd_dkdv_coopmat(problem.dtype, false);
-  launch_dkdv(dkdv, b, dkdv_plan, chunk_at(0));
-  for (int64_t first = 0; first < heads; first += workspace.heads) {
-    launch_dq_from_ds(b, workspace, chunk_at(first));
-    const int64_t next = first + workspace.heads;
-    if (next < heads) launch_dkdv(dkdv, b, dkdv_plan, chunk_at(next));  // at the same time, if there are two halves
-  }
-  return true;
-}
+// Nothing where the plan's family has no backward, as the planner knows.
+template <class Plan>
+constexpr bool has_backward = requires(const Backward& b, const Plan& plan) { launch_dq(b, plan); };
 
 }  // namespace
 
@@ -176,33 +68,28 @@ void launch_backward(const AttentionBackward& backward) {
 
 void launch_backward_block(const AttentionBackward& backward) {
   const AttentionCall& call = backward.call;
-  const DType dtype = call.problem.dtype;
   const AttentionPlan &dq = plan_of(call, AttentionPass::dq), &dkdv = plan_of(call, AttentionPass::dkdv);
   const auto sizes = call.query.sizes();
-  const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], call.problem.float_bias ? 4 : 2},
+  const Backward b{backward, at::empty({sizes[0], sizes[1], sizes[2], call.problem.float_bias() ? 4 : 2},
                                        call.query.options().dtype(at::kFloat))};
   launch_delta(b, std::holds_alternative<FlashSimdPlan>(dq) ? 1 : 8);
-  if (call.problem.float_bias && b.whole_rows) launch_row_sums(b);
-  const auto *dq_coopmat = std::get_if<FlashCoopMatPlan>(&dq), *dkdv_coopmat = std::get_if<FlashCoopMatPlan>(&dkdv);
+  if (call.problem.float_bias() && b.whole_rows) launch_row_sums(b);
+  const FlashCoopMatPlan *dq_coopmat = coopmat_of(dq), *dkdv_coopmat = coopmat_of(dkdv);
   if (dq_coopmat != nullptr && dkdv_coopmat != nullptr && launch_with_ds_workspace(b, *dq_coopmat, *dkdv_coopmat))
     return;
   // dQ before dK and dV: it may correct the stored delta.
-  if (dq_coopmat != nullptr) {
-    launch_dq(kernel::flash_attn_bwd_dq_coopmat(dtype, dq_coopmat->opaque), b, *dq_coopmat);
-  } else if (const auto* p = std::get_if<FlashSimdPlan>(&dq)) {
-    launch_dq(kernel::flash_attn_bwd_dq_simd(), b, *p);
-  } else {
-    const auto& simt = std::get<FlashSimtPlan>(dq);
-    launch_dq(kernel::flash_attn_bwd_dq_simt(simt.shuffles ? 1 : 0), b, simt);
-  }
-  if (dkdv_coopmat != nullptr) {
-    launch_dkdv(kernel::flash_attn_bwd_dkdv_coopmat(dtype, dkdv_coopmat->opaque), b, *dkdv_coopmat);
-  } else if (const auto* p = std::get_if<FlashSimdPlan>(&dkdv)) {
-    launch_dkdv(kernel::flash_attn_bwd_dkdv_simd(), b, *p);
-  } else {
-    const auto& simt = std::get<FlashSimtPlan>(dkdv);
-    launch_dkdv(kernel::flash_attn_bwd_dkdv_simt(simt.shuffles ? 1 : 0), b, simt);
-  }
+  const auto visit = [](const AttentionPlan& plan, const auto& launch) {
+    std::visit(
+        [&]<class Plan>(const Plan& own) {
+          if constexpr (has_backward<Plan>)
+            launch(own);
+          else
+            TORCH_INTERNAL_ASSERT(false, "a plan without a backward");
+        },
+        plan);
+  };
+  visit(dq, [&](const auto& plan) { launch_dq(b, plan); });
+  visit(dkdv, [&](const auto& plan) { launch_dkdv(b, plan); });
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(AttentionCall& call,

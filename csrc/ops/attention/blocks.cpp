@@ -50,7 +50,7 @@ uint64_t walk(const BlocksProblem& problem, AttentionPass pass, uint64_t length)
     const auto width = static_cast<uint64_t>(simt->shape.lanes * simt->shape.columns);
     iterations = (ceil_div(length, width) + 1) * tile_walk(*simt, problem.attention, pass);
   }
-  if (problem.attention.block_mask) iterations *= 2;  // the mask is read on the way
+  if (problem.attention.mask.has_blocks()) iterations *= 2;  // the mask is read on the way
   return problem.has_dropout ? iterations + iterations / 2 + 64 : iterations;
 }
 
@@ -83,10 +83,11 @@ std::optional<int64_t> rows_within(const Caps& caps, const BlocksProblem& proble
 }
 
 at::Tensor block_mask_of_elements(const AttentionCall& call, int64_t q0, int64_t queries, int64_t k0, int64_t keys) {
-  const auto ints = call.bias.options().dtype(at::kLong);
-  const at::Tensor rows = at::arange(q0, q0 + queries, ints).div_(call.block_q, "floor"),
-                   columns = at::arange(k0, k0 + keys, ints).div_(call.block_k, "floor");
-  return call.bias.index_select(2, rows).index_select(3, columns);
+  const AttentionMask& mask = call.problem.mask;
+  const auto ints = call.mask.options().dtype(at::kLong);
+  const at::Tensor rows = at::arange(q0, q0 + queries, ints).div_(mask.block_q, "floor"),
+                   columns = at::arange(k0, k0 + keys, ints).div_(mask.block_k, "floor");
+  return call.mask.index_select(2, rows).index_select(3, columns);
 }
 
 // A block of the call: `queries` rows from `q0` on, `keys` from `k0` on, operands as `wide` makes them.
@@ -97,12 +98,11 @@ AttentionCall block_of(const AttentionCall& call, int64_t q0, int64_t queries, i
   part.query = wide(call.query.narrow(2, q0, queries));
   part.key = wide(call.key.narrow(2, k0, keys));
   part.value = wide(call.value.narrow(2, k0, keys));
-  if (call.problem.block_mask) {  // blocks are cut anywhere: a mask of elements
-    part.bias = block_mask_of_elements(call, q0, queries, k0, keys);
-    part.block_q = part.block_k = 0;
-    part.problem.block_mask = false;
-  } else if (call.bias.defined()) {
-    part.bias = call.bias.narrow(2, q0, queries).narrow(3, k0, keys);
+  if (call.problem.mask.has_blocks()) {  // blocks are cut anywhere: a mask of elements
+    part.mask = block_mask_of_elements(call, q0, queries, k0, keys);
+    part.problem.mask = {AttentionMask::Kind::boolean};
+  } else if (call.mask.defined()) {
+    part.mask = call.mask.narrow(2, q0, queries).narrow(3, k0, keys);
   }
   part.problem.q_len = queries;
   part.problem.k_len = keys;
@@ -246,8 +246,8 @@ AttentionCall call_of(const AttentionCall& call, const Sequence& s) {
   one.query = call.query.narrow(2, s.first_query, s.queries);
   one.key = rows_of(call, call.key, s);
   one.value = rows_of(call, call.value, s);
-  if (call.alibi)
-    one.bias = call.bias.narrow(0, s.batch, 1).narrow(2, 0, 1).narrow(3, 0, 1).expand({1, -1, s.queries, s.keys});
+  if (call.problem.mask.kind == AttentionMask::Kind::alibi)
+    one.mask = call.mask.narrow(0, s.batch, 1).narrow(2, 0, 1).narrow(3, 0, 1).expand({1, -1, s.queries, s.keys});
   one.problem.batch = 1;
   one.problem.q_len = s.queries;
   one.problem.k_len = s.keys;

@@ -3,7 +3,7 @@
 // is float32, and dropout draws anew for each block, in both directions alike. Sequences of a ragged batch are taken
 // one by one, and for that the host reads their lengths.
 #pragma once
-#include "ops/attention/call.h"
+#include "ops/attention/backward.h"
 
 namespace aule::ops {
 

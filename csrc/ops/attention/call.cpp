@@ -131,7 +131,11 @@ AttentionCall attention_call(const char* op, const at::Tensor& query, const at::
   problem.head_dim = call.query.size(3);
   problem.v_dim = call.value.size(3);
   problem.dtype = dtype_of(query, op);
-  if (attn_bias.has_value() && attn_bias->defined()) call.bias = expanded_bias(op, *attn_bias, query, problem);
+  if (attn_bias.has_value() && attn_bias->defined()) {
+    call.mask = expanded_bias(op, *attn_bias, query, problem);
+    const bool boolean = attn_bias->scalar_type() == at::kBool;
+    problem.mask.kind = boolean ? AttentionMask::Kind::boolean : AttentionMask::Kind::bias;
+  }
   set_flags(call, flags);
   describe_operands(call);
   return call;
@@ -156,15 +160,13 @@ void set_flags(AttentionCall& call, const AttentionFlags& flags) {
   call.right = flags.is_causal ? 0 : static_cast<int>(bound(flags.window_right));
   problem.masked = call.right < kUnbounded || call.left < kUnbounded;
   if (flags.block_mask.defined()) {
-    call.bias = expanded_blocks(op, flags, call.query, problem);
-    call.block_q = static_cast<int>(flags.block_q);
-    call.block_k = static_cast<int>(flags.block_k);
-    problem.block_mask = true;
+    call.mask = expanded_blocks(op, flags, call.query, problem);
+    problem.mask = {AttentionMask::Kind::blocks, static_cast<int>(flags.block_q), static_cast<int>(flags.block_k)};
   }
   if (!flags.alibi_slopes.defined()) return;
-  TORCH_CHECK(!call.bias.defined(), op, ": expected attn_bias to be None beside alibi_slopes");
-  call.bias = slopes_as_bias(op, flags.alibi_slopes, call.query, problem);
-  call.alibi = true;
+  TORCH_CHECK(!call.mask.defined(), op, ": expected attn_bias to be None beside alibi_slopes");
+  call.mask = slopes_as_bias(op, flags.alibi_slopes, call.query, problem);
+  problem.mask = {AttentionMask::Kind::alibi};
 }
 
 std::tuple<at::Tensor, at::Tensor> philox_tensors(const runtime::PhiloxState& state) {
@@ -193,20 +195,18 @@ void describe_operands(AttentionCall& call) {
   AttentionProblem& problem = call.problem;
   const bool halves = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
   bool fits_i32 = true, matrices = halves;  // strides in elements, and the bytes of one head, have 32 bits
-  for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.bias}) {
+  for (const at::Tensor* t : {&call.query, &call.key, &call.value, &call.mask}) {
     if (!t->defined()) continue;
     for (const int64_t stride : t->strides()) fits_i32 = fits_i32 && stride < (int64_t{1} << 31);
     const int64_t most = t == &call.query ? problem.q_len : problem.k_len;  // rows of one sequence
     const int64_t rows = call.ragged.given ? std::min(t->size(2), most) : t->size(2);
     matrices = matrices && rows * t->stride(2) < (int64_t{1} << 30);
   }
-  // Of block masks: where tiles of the plan for unmodified scores are whole in blocks, as set_call() finds out.
-  constexpr int kTiles = 128;
-  const bool whole_blocks = problem.block_mask && call.block_q % kTiles == 0 && call.block_k % kTiles == 0;
+  using Kind = AttentionMask::Kind;
+  const Kind mask = problem.mask.kind;
   // Units of ALiBi's bias beside scores that are not scaled yet are finite.
-  const bool positive = call.scale > (call.alibi ? 1e-20F : 0.0F);
-  problem.unmodified_scores = (!call.bias.defined() || call.alibi || whole_blocks) && call.softcap == 0 && positive;
-  problem.float_bias = call.bias.defined() && !call.alibi && call.bias.scalar_type() != at::kBool;
+  const bool positive = call.scale > (mask == Kind::alibi ? 1e-20F : 0.0F);
+  problem.unmodified_scores = mask != Kind::bias && mask != Kind::boolean && call.softcap == 0 && positive;
   problem.fits_i32 = fits_i32;
   problem.vec16b = halves && multiples_of(8, {&call.query, &call.key, &call.value});
   problem.layout = matrices && fits_i32 ? matrix_layout(call.query.device().index(), problem.dtype) : MatrixLayout{};
@@ -230,22 +230,6 @@ bool multiples_of(int64_t elems, c10::ArrayRef<const at::Tensor*> operands) {
   return true;
 }
 
-namespace {
-
-// The layout in which lanes read accumulators back from shared memory: a lane has consecutive columns of one row.
-MatrixLayout lanes_along_rows(const MatrixLayout& found) {
-  MatrixLayout l = found;
-  l.lane_div = l.subgroup / l.m;
-  l.lane_row = 1;
-  l.lane_col = l.n / l.lane_div;
-  l.rows = l.a_elem = l.elem_lane_rows = l.lane_row_offsets = 0;
-  l.cols = 0x76543210;
-  l.lane_rows = 1;
-  return l;
-}
-
-}  // namespace
-
 double seen_pairs(const AttentionCall& call) {
   const AttentionProblem& problem = call.problem;
   if (call.ragged.given) return 0;
@@ -264,83 +248,6 @@ Work attention_work(const AttentionCall& call, int of_head_dim, int of_v_dim) {
   const AttentionProblem& problem = call.problem;
   const auto width = static_cast<double>(of_head_dim * problem.head_dim + of_v_dim * problem.v_dim);
   return {2 * seen_pairs(call) * width, problem.dtype};
-}
-
-void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const DsMode& mode) {
-  const MatrixLayout l = plan.opaque ? lanes_along_rows(call.problem.layout) : call.problem.layout;
-  set_plan(spec, plan, l);
-  const auto row_bytes = [](const at::Tensor& t) { return t.size(2) == 1 ? int64_t{0} : 2 * t.stride(2); };
-  spec.a_row_bytes = row_bytes(*operands.tiled[0]);
-  spec.b_row_bytes = row_bytes(*operands.tiled[1]);
-
-  const AttentionProblem& problem = call.problem;
-  const bool dkdv = pass == AttentionPass::dkdv, ragged = call.ragged.given;
-  const bool padded = plan.dim != problem.head_dim || plan.v_dim != problem.v_dim;
-  const bool aligned = multiples_of(8, operands.rows);
-  // Whether the rows that pass end with a tile. dK/dV masks queries beyond the last by their log-sum-exp.
-  const int64_t passing = dkdv ? problem.q_len : problem.k_len, own = dkdv ? problem.k_len : problem.q_len;
-  const bool whole = !ragged && passing % (mode.writes_ds ? 8 * l.m : plan.tile) == 0;
-  spec.aligned = aligned;
-  spec.padded = padded;
-  spec.bounded_left = call.left < kUnbounded;
-  // Blocks that hold a workgroup's rows and a tile whole are visited or skipped whole: no element asks its mask.
-  const int row_side = dkdv ? call.block_k : call.block_q, tile_side = dkdv ? call.block_q : call.block_k;
-  const bool known_forward = pass == AttentionPass::forward && !plan.opaque;  // flash_attn_fwd_coopmat
-  const int64_t blocks = problem.block_mask ? ceil_div(passing, int64_t{tile_side}) : 0;
-  const bool whole_blocks = problem.block_mask && row_side % plan.block == 0 && tile_side % plan.tile == 0 &&
-                            call.softcap == 0 && call.scale > 0 && (!known_forward || blocks <= kMostListed);
-  if (whole_blocks && known_forward) {  // 8 to 2048: few pipelines, and short lists leave room for as many workgroups
-    int listed = 8;
-    while (listed < blocks) listed *= 4;
-    spec.listed = listed;
-  }
-  spec.unmodified_scores = problem.block_mask ? whole_blocks
-                           : call.alibi       ? problem.unmodified_scores && known_forward
-                                              : problem.unmodified_scores;
-  spec.grad_bias = operands.grad_bias;
-  const bool skips = problem.block_mask && !(whole_blocks && pass == AttentionPass::forward);
-  spec.unmasked = !problem.masked && !skips && (dkdv || whole);
-  spec.whole_tiles = whole;
-  // Tiles and blocks at any row: neither dropout's cells nor a mask's blocks are cut there.
-  const bool anywhere =
-      known_forward && aligned && !padded && !ragged && !problem.block_mask && call.dropout_steps == 0 && !call.alibi;
-  spec.moves_last_tile = anywhere && !whole && passing >= plan.tile;
-  const bool loads_matrices = plan.from_global != 0 && passing >= plan.from_global && aligned && !padded && !ragged;
-  const bool moves_last_block = anywhere && loads_matrices && own % plan.block != 0 && own >= plan.block;
-  spec.moves_last_block = moves_last_block;
-  spec.from_global = loads_matrices && (own % plan.block == 0 || moves_last_block);
-  // sums_delta() in attention.glsl
-  spec.sums_delta = pass == AttentionPass::dq && (ragged || problem.masked || problem.k_len <= 64 + plan.block);
-  spec.only_delta = mode.only_delta;
-  spec.writes_ds = mode.writes_ds;
-  spec.ds_in_pairs = mode.pairs;
-  spec.ds_triangle = mode.triangle;
-  // The layout in which lanes have whole cells of dropout (coopmat_dropout.glsl), and sizes that its words fit.
-  spec.whole_cells = call.dropout_steps > 0 && l.known && l.subgroup == 32 && l.m == 16 && l.n == 16 &&
-                     l.elements == 8 && l.lane_div == 4 && l.lane_row == 1 && l.lane_col == 2 && l.rows == 0x88880000 &&
-                     l.cols == 0x98109810 && plan.row_blocks <= 2 &&
-                     (plan.blocks_in_flight == 1 ||
-                      (plan.blocks_in_flight % 2 == 0 && plan.blocks_in_flight <= 8 && plan.tile % 32 == 0));
-}
-
-void set_call(SimtSpec& spec, const AttentionCall&, const FlashSimtPlan& plan, AttentionPass,
-              const AttentionOperands& operands, const DsMode&) {
-  set_plan(spec, plan.shape, plan.result_columns);
-  spec.splits = plan.result_parts;
-  spec.vec4 = multiples_of(4, operands.rows);
-  spec.grad_bias = operands.grad_bias;
-}
-
-void set_call(SimdSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass,
-              const AttentionOperands& operands, const DsMode&) {
-  spec.local = plan.local;
-  spec.dp = plan.dim;
-  spec.dvp = plan.v_dim;
-  spec.r = plan.lane_rows;
-  spec.vec2 = multiples_of(2, operands.rows);
-  spec.padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
-  spec.grad_bias = operands.grad_bias;
 }
 
 }  // namespace aule::ops

@@ -26,9 +26,9 @@ struct AttentionFlags {
   int64_t block_q = 0, block_k = 0;  // queries and keys of a block; the last one of each side may have less
 };
 
-// Sequences of their own lengths, in lists on the device that the host never reads (shaders/attention/parts/sequences.glsl).
-// Queries are then one tensor [1, H, total_q, D]. Keys are one tensor [1, Hkv, total_k, D], or for each sequence a row
-// of a cache [B, Hkv, total_k, D], or pages [N, Hkv, rows of a page, D].
+// Sequences of their own lengths, in lists on the device that the host never reads
+// (shaders/attention/parts/sequences.glsl). Queries are then one tensor [1, H, total_q, D]. Keys are one tensor [1,
+// Hkv, total_k, D], or for each sequence a row of a cache [B, Hkv, total_k, D], or pages [N, Hkv, rows of a page, D].
 struct RaggedBatch {
   bool given = false;
   at::Tensor cu_seq_q, cu_seq_k;  // int32 [B + 1], or undefined
@@ -43,11 +43,12 @@ struct RaggedBatch {
 struct AttentionCall {
   const char* op;
   AttentionProblem problem;
-  at::Tensor query, key, value, bias;  // 4-D, last dimension dense; bias expanded to [B, H, Lq, Lk], or undefined
-  bool alibi = false;                  // the bias is float32 slopes: what scores lose for each position of distance
+  at::Tensor query, key, value;  // 4-D, last dimension dense
+  // What problem.mask is about, expanded: a value of each element, [B, H, Lq, Lk], also of float32 slopes; of blocks
+  // [B, H, blocks, blocks]; or undefined.
+  at::Tensor mask;
   float scale = 1, softcap = 0, dropout_scale = 1;
-  int block_q = 0, block_k = 0;  // of a block mask, which is then the bias [B, H, blocks, blocks]; 0: none
-  uint64_t dropout_steps = 0;    // of 2^-40
+  uint64_t dropout_steps = 0;  // of 2^-40
   int diagonal = 0, left = 0, right = 0;
   runtime::PhiloxState philox;
   RaggedBatch ragged;
@@ -75,26 +76,6 @@ bool dense_rows(const at::Tensor& t);
 
 // Every address, row and head size of the operands is a multiple of `elems` elements.
 bool multiples_of(int64_t elems, c10::ArrayRef<const at::Tensor*> operands);
-
-// A list of int32 on the query's device of `sizes` (-1: any), or undefined if it is not given.
-at::Tensor index_list(const char* op, const char* name, const OptionalTensor& t, const at::Tensor& query,
-                      at::IntArrayRef sizes);
-// Rows in the layout of FlashAttention's callers, (.., rows, heads, D), as the kernels take them.
-at::Tensor heads_first(const at::Tensor& t);
-// `query` packed as [total_q, H, D]; keys [total_k, Hkv, D], or a cache or pages [.., rows, Hkv, D]. `max_q`, `max_k`:
-// of one sequence.
-AttentionCall ragged_call(const char* op, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                          RaggedBatch ragged, int64_t batch, int64_t max_q, int64_t max_k, const AttentionFlags& flags);
-// A result [1, heads, rows, D] whose rows from the last element of `list` on are to be zeros.
-struct RaggedTail {
-  at::Tensor result, list;
-};
-// Makes call.ragged.sequences, which split-KV does not need, and clears the tails.
-void make_sequences(AttentionCall& call, std::initializer_list<RaggedTail> tails);
-// Has the device report offsets, lengths and pages that do not exist. The kernels clamp them.
-void check_sequences(const AttentionCall& call);
-// out [1, H, total_q, Dv], logsumexp [H, total_q].
-void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp, bool check = true);
 
 // The philox slice as the two int64 tensors that autograd saves, and back. While a graph is captured, the seed tensor
 // has the address of the device's state instead, and the lowest bit of the offset, a multiple of 4, is set.
@@ -132,7 +113,7 @@ void set_sequences(Params& p, const RaggedBatch& ragged, TensorArgs& args) {
 
 // Pairs of a query and a key that it sees, of all heads; 0 for sequences whose lengths the device alone knows.
 double seen_pairs(const AttentionCall& call);
-// Of a pass with so many products of pairs and head dimensions, and of pairs and the values' dimensions.
+// FLOPs of a pass: of_head_dim products over head_dim and of_v_dim over v_dim, for each visible pair.
 Work attention_work(const AttentionCall& call, int of_head_dim, int of_v_dim);
 
 // The members that every attention kernel reads. The caller sets the addresses of results.
@@ -145,9 +126,9 @@ Params attention_params(const AttentionCall& call, TensorArgs& args, uint32_t gr
   set_strides(p.query_stride, call.query);
   set_strides(p.key_stride, call.key);
   set_strides(p.value_stride, call.value);
-  if (call.bias.defined()) {
-    p.bias = args.read(call.bias);
-    set_strides(p.bias_stride, call.bias);
+  if (call.mask.defined()) {
+    p.bias = args.read(call.mask);
+    set_strides(p.bias_stride, call.mask);
   }
   p.seed = call.philox.seed;
   p.offset = call.philox.offset;
@@ -178,10 +159,11 @@ template <class Spec>
 Spec attention_spec(const AttentionCall& call) {
   Spec s;
   s.dtype = call.problem.dtype;
-  if (call.bias.defined()) s.bias_dtype = dtype_of(call.bias, call.op);
-  s.alibi = call.alibi;
-  s.mask_rows = call.block_q;
-  s.mask_keys = call.block_k;
+  const AttentionMask& mask = call.problem.mask;
+  if (call.mask.defined()) s.bias_dtype = dtype_of(call.mask, call.op);
+  s.alibi = mask.kind == AttentionMask::Kind::alibi;
+  s.mask_rows = mask.block_q;
+  s.mask_keys = mask.block_k;
   s.softcap = call.softcap > 0;
   s.dropout = call.dropout_steps > 0;
   s.dropout_state = call.dropout_steps > 0 && call.philox.state_address != 0;
@@ -202,46 +184,6 @@ uint64_t workgroups(const Plan& plan, int64_t heads, int64_t length) {
     return blocks;
 }
 
-// The forward and the backward of a call that is checked, for a query as the caller has it. The first returns (out,
-// logsumexp, philox_seed, philox_offset).
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_forward(AttentionCall& call,
-                                                                             const at::Tensor& query);
-
-// As the caller has them, for attention_backward(). It returns (dq, dk, dv, dbias); dbias has no elements unless a bias
-// is given, which then gets one.
-struct BackwardOperands {
-  at::Tensor grad_out, query, key, value, out, logsumexp;
-  OptionalTensor grad_logsumexp;
-};
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(AttentionCall& call,
-                                                                              const BackwardOperands& operands,
-                                                                              const OptionalTensor& attn_bias);
-
-// The forward by split-KV. `out` is 4-D with dense rows.
-void launch_splitkv_shared(const AttentionCall& call, const FlashSplitKvSharedPlan& plan, const at::Tensor& out,
-                           const at::Tensor& logsumexp);
-void launch_splitkv(const AttentionCall& call, const FlashSplitKvPlan& plan, const at::Tensor& out,
-                    const at::Tensor& logsumexp);
-
-// Operands and results of the backward beside the call itself, 4-D with dense rows.
-struct AttentionBackward {
-  const AttentionCall& call;
-  at::Tensor grad_out, out, logsumexp, grad_logsumexp;     // the last may be undefined
-  at::Tensor grad_query, grad_key, grad_value, grad_bias;  // grad_bias: zeroed float32 [B, H, Lq, Lk], or undefined
-  bool whole_rows = true;                                  // false: the log-sum-exps are of more keys than the call's
-};
-void launch_backward(const AttentionBackward& backward);
-
-// A new tensor like `like` as the caller gets it, and the 4-D one with dense rows that a kernel writes.
-struct AttentionResult {
-  at::Tensor full, rows;
-  explicit AttentionResult(const at::Tensor& like);
-  at::Tensor take() const;
-
- private:
-  bool copied_;
-};
-
 // Operands of one pass, for the specialization constants that depend on them.
 struct AttentionOperands {
   c10::SmallVector<const at::Tensor*, 6> rows;  // every 4-D tensor whose rows the kernel touches
@@ -253,12 +195,6 @@ struct DsMode {
   bool writes_ds = false, only_delta = false, pairs = false, triangle = false;
 };
 
-void set_call(CoopMatSpec& spec, const AttentionCall& call, const FlashCoopMatPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const DsMode& mode);
-void set_call(SimtSpec& spec, const AttentionCall& call, const FlashSimtPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const DsMode& mode);
-void set_call(SimdSpec& spec, const AttentionCall& call, const FlashSimdPlan& plan, AttentionPass pass,
-              const AttentionOperands& operands, const DsMode& mode);
 template <class Spec, class Plan>
 Spec attention_spec(const AttentionCall& call, const Plan& plan, AttentionPass pass, const AttentionOperands& operands,
                     const DsMode& mode = {}) {

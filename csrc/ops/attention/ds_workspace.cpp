@@ -104,7 +104,7 @@ std::string text_of(const DsWorkspacePlan& plan) {
   add("key_blocks", plan.key_blocks);
   add("pairs", plan.pairs);
   add("triangle", plan.triangle);
-  return text + "dq of " + text_of(AttentionPlan(plan.dq));
+  return text + "dq of " + "coopmat" + text_of(plan.dq);
 }
 
 std::vector<at::Tensor> allocate_ds_workspace(const AttentionCall& call, const DsWorkspacePlan& plan) {

@@ -7,9 +7,8 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels_attention.gen.h"
-#include "ops/attention/call.h"
 #include "ops/attention/blocks.h"
+#include "ops/attention/forward.h"
 
 namespace aule::ops {
 namespace {
@@ -29,44 +28,11 @@ at::Tensor output_like_query(const at::Tensor& query, int64_t v_dim) {
   return at::empty_strided(sizes, strides, query.options());
 }
 
-template <class Params, class Spec, class Plan>
-void launch_family(KernelRef<Params, Spec> kernel, const AttentionCall& call, const Plan& plan, const at::Tensor& out,
-                   const at::Tensor& logsumexp) {
-  const auto& problem = call.problem;
-  const uint64_t groups = workgroups(plan, problem.batch * problem.heads, problem.q_len);
-  auto& stream = current(call.query);
-  TensorArgs args;
-  auto p = attention_params<Params>(call, args, static_cast<uint32_t>(groups));
-  p.out_ = args.write(out);
-  set_strides(p.out_stride, out);
-  p.logsumexp = args.write(logsumexp);
-  args.work = attention_work(call, 1, 1);
-  launch(stream, kernel,
-         attention_spec<Spec>(call, plan, AttentionPass::forward,
-                              {{&call.query, &call.key, &call.value, &out}, {&call.key, &call.value}}),
-         p, args, linear_grid(groups));
-}
-
 }  // namespace
 
 void launch_forward_block(const AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp) {
-  const DType dtype = call.problem.dtype;
-  const AttentionPlan& plan = plan_of(call, AttentionPass::forward);
-  if (const auto* p = std::get_if<FlashCoopMatPlan>(&plan)) {
-    if (p->opaque)
-      launch_family(kernel::flash_attn_fwd_coopmat_opaque(dtype), call, *p, out, logsumexp);
-    else
-      launch_family(kernel::flash_attn_fwd_coopmat(dtype), call, *p, out, logsumexp);
-  } else if (const auto* p = std::get_if<FlashSplitKvPlan>(&plan)) {
-    launch_splitkv(call, *p, out, logsumexp);
-  } else if (const auto* p = std::get_if<FlashSplitKvSharedPlan>(&plan)) {
-    launch_splitkv_shared(call, *p, out, logsumexp);
-  } else if (const auto* p = std::get_if<FlashSimdPlan>(&plan)) {
-    launch_family(kernel::flash_attn_fwd_simd(), call, *p, out, logsumexp);
-  } else {
-    const auto& simt = std::get<FlashSimtPlan>(plan);
-    launch_family(kernel::flash_attn_fwd_simt(simt.shuffles ? 1 : 0), call, simt, out, logsumexp);
-  }
+  std::visit([&](const auto& plan) { launch_forward(call, plan, out, logsumexp); },
+             plan_of(call, AttentionPass::forward));
 }
 
 namespace {

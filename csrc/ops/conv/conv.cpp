@@ -109,13 +109,13 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
     if (static_cast<int64_t>(d) >= 3 - spatial) shape.push_back(result[d]);
   }
   // A transposed convolution is the input gradient of the convolution that maps its result to `x`.
-  const Convolution conv{
-      .g = transposed ? ConvGeometry{result, size, kernel, s, pad, dil} : ConvGeometry{size, result, kernel, s, pad, dil},
-      .image = transposed ? at::IntArrayRef(shape) : x.sizes(),
-      .places = transposed ? x.sizes() : at::IntArrayRef(shape),
-      .groups = groups,
-      .format = format_of(x, w),
-      .transposed = transposed};
+  const Convolution conv{.g = transposed ? ConvGeometry{result, size, kernel, s, pad, dil}
+                                         : ConvGeometry{size, result, kernel, s, pad, dil},
+                         .image = transposed ? at::IntArrayRef(shape) : x.sizes(),
+                         .places = transposed ? x.sizes() : at::IntArrayRef(shape),
+                         .groups = groups,
+                         .format = format_of(x, w),
+                         .transposed = transposed};
   ConvCall call =
       transposed ? conv.call(ConvPass::input, {}, w, x, shape) : conv.call(ConvPass::forward, x, w, {}, shape);
   const ConvPlan plan = plan_of(call);
@@ -147,14 +147,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
   // Of a transposed convolution, the one that maps gy to x.
   const at::Tensor &image = transposed ? gy : x, &places = transposed ? x : gy;
-  const Convolution conv{
-      .g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
-                      : ConvGeometry{x_size, y_size, kernel, s, pad, dil},
-      .image = image.sizes(),
-      .places = places.sizes(),
-      .groups = groups,
-      .format = format_of(x, weight),
-      .transposed = transposed};
+  const Convolution conv{.g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
+                                         : ConvGeometry{x_size, y_size, kernel, s, pad, dil},
+                         .image = image.sizes(),
+                         .places = places.sizes(),
+                         .groups = groups,
+                         .format = format_of(x, weight),
+                         .transposed = transposed};
   const auto run = [&](const ConvCall& call) { return launch_plan(call, plan_of(call)).contiguous(conv.format); };
   at::Tensor gx, gw, gb;
   if (output_mask[0]) {

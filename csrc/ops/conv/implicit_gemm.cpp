@@ -12,8 +12,8 @@
 #include "ops/conv/division.h"
 #include "ops/conv/launch.h"
 #include "ops/conv/pieces.h"
-#include "ops/matmul/launch.h"
 #include "ops/matmul/kernels/splits.h"
+#include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {
@@ -132,9 +132,9 @@ at::Tensor operand_of(const at::Tensor& t, int products, Operand operand) {
 at::Tensor gathered_forward(const ConvCall& call, int products) {
   const ConvGeometry& g = call.problem.g;
   const at::Tensor& x = call.image;
-  const at::Tensor out = positions(taps_of(g), operand_of(x, products, Operand::first),
-                                   operand_of(call.weight, products, Operand::second), call.bias, g.out_size,
-                                   call.problem.out_channels, call.problem.groups, x.scalar_type());
+  const at::Tensor out =
+      positions(taps_of(g), operand_of(x, products, Operand::first), operand_of(call.weight, products, Operand::second),
+                call.bias, g.out_size, call.problem.out_channels, call.problem.groups, x.scalar_type());
   return channels_first(out, x.dim());
 }
 

@@ -18,9 +18,9 @@ at::Tensor launch_blocks(const ConvCall& call, const BlocksRoute& plan) {
   inner.channels = blocks.padded;
   switch (call.problem.pass) {
     case ConvPass::forward:
-      return launch_plan(call.with(inner, image_to_blocks(blocks, call.image), weight_to_blocks(blocks, call.weight), {},
-                              call.bias),
-                    *plan.inner);
+      return launch_plan(
+          call.with(inner, image_to_blocks(blocks, call.image), weight_to_blocks(blocks, call.weight), {}, call.bias),
+          *plan.inner);
     case ConvPass::input: {
       const at::Tensor bias = call.bias.defined() ? bias_to_blocks(blocks, call.bias) : call.bias;
       const at::Tensor result =

@@ -12,11 +12,11 @@ namespace aule::ops {
 struct ConvCall {
   ConvProblem problem;
   at::Tensor image, weight, places;
-  at::Tensor bias;                             // that the kernels add, contiguous; undefined: none
+  at::Tensor bias;  // that the kernels add, contiguous; undefined: none
   at::IntArrayRef result_sizes;
-  at::ScalarType result_type;                  // wider than the operands' where a sum is not to be rounded yet
-  at::MemoryFormat format;                     // that the result had best have
-  bool transposed = false;                     // complex numbers: which of a weight's operands is conjugated
+  at::ScalarType result_type;  // wider than the operands' where a sum is not to be rounded yet
+  at::MemoryFormat format;     // that the result had best have
+  bool transposed = false;     // complex numbers: which of a weight's operands is conjugated
 
   // An operand, which says dtype and device.
   const at::Tensor& operand() const { return image.defined() ? image : places; }

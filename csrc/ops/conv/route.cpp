@@ -85,9 +85,7 @@ struct TextOf {
   std::string operator()(const GroupedConvPlan& plan) const { return text_of(plan); }
   std::string operator()(const GroupedWeightPlan& plan) const { return text_of(plan); }
   std::string operator()(const OneTapPlan&) const { return "pointwise"; }
-  std::string operator()(const BlocksRoute& plan) const {
-    return text_of(plan.blocks) + ": " + text_of(*plan.inner);
-  }
+  std::string operator()(const BlocksRoute& plan) const { return text_of(plan.blocks) + ": " + text_of(*plan.inner); }
   std::string operator()(const GatheredPlan& plan) const {
     return plan.products == 0 ? "gathered" : "gathered, products of pieces: " + std::to_string(plan.products);
   }

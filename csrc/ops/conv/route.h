@@ -36,7 +36,7 @@ struct ConvProblem {
 struct ConvPlan;
 
 struct OneTapPlan {};  // one tap: a matrix product
-struct BlocksRoute {      // a strided convolution as one of stride 1 over blocks of places
+struct BlocksRoute {   // a strided convolution as one of stride 1 over blocks of places
   BlocksPlan blocks;
   std::shared_ptr<const ConvPlan> inner;
 };
@@ -51,8 +51,8 @@ struct ColumnsPlan {};      // im2col or col2im, and products
 
 // One that composes holds the plan of its part.
 struct ConvPlan {
-  std::variant<GroupedConvPlan, GroupedWeightPlan, OneTapPlan, BlocksRoute, GatheredPlan, DirectPlan,
-               LoopTooLongPlan, ColumnsPlan>
+  std::variant<GroupedConvPlan, GroupedWeightPlan, OneTapPlan, BlocksRoute, GatheredPlan, DirectPlan, LoopTooLongPlan,
+               ColumnsPlan>
       kernel;
 
   // Whether the kernels add a bias of the result's dtype. Others leave it to an operator, before the result is rounded.

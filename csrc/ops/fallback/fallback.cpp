@@ -109,8 +109,8 @@ void take_results(const c10::FunctionSchema& schema, torch::jit::Stack* stack, H
     });
 }
 
-// Runs the operator on copies of the device tensors, with `wide` in float32 instead of 16 bits. Then returns false if no
-// tensor has 16 bits.
+// Runs the operator on copies of the device tensors, with `wide` in float32 instead of 16 bits. Then returns false if
+// no tensor has 16 bits.
 bool run_on_twins(const c10::OperatorHandle& op, torch::jit::Stack* stack, bool wide) {
   const c10::FunctionSchema& schema = op.schema();
   const auto& arguments = schema.arguments();

@@ -30,8 +30,8 @@ LuPanelPlan lu_panel_plan(const DeviceProfile& profile, DType dtype, int64_t m, 
   constexpr uint32_t kStagedLocal = 256, kMostRows = 4;
   LuPanelPlan plan;
   plan.local = workgroup_for(profile, m);
-  // With 256 invocations and more a driver (NVIDIA 580) finds row 0 to be the pivot of every column of doubles. No other
-  // one was tried.
+  // With 256 invocations and more a driver (NVIDIA 580) finds row 0 to be the pivot of every column of doubles. No
+  // other one was tried.
   const uint32_t in_registers = dtype == DType::f64 ? std::min<uint32_t>(plan.local, 128) : plan.local;
   const bool has_registers =
       !profile.is_software() && profile.subgroup_arithmetic && m <= kMostRows * int64_t{in_registers};
@@ -58,7 +58,7 @@ LuPanelPlan lu_panel_plan(const DeviceProfile& profile, DType dtype, int64_t m, 
 }
 
 std::string text_of(const LuPanelPlan& plan) {
-  const std::string where = plan.rows > 0     ? " registers, rows " + number(plan.rows)
+  const std::string where = plan.rows > 0    ? " registers, rows " + number(plan.rows)
                             : plan.in_shared ? " shared"
                                              : " memory";
   return "columns " + number(plan.columns) + where + (plan.spread ? " spread" : "") + " local " + number(plan.local);

@@ -52,9 +52,9 @@ std::string text_of(const CholeskyPlan& plan);
 
 // How a triangle of n rows is solved for some columns.
 struct TrianglePlan {
-  bool at_once = false;   // by triangular_solve.comp; else by halves
-  bool in_shared = false; // a workgroup has columns of one matrix in shared memory
-  int64_t most = 1;       // rows that the kernel is compiled for
+  bool at_once = false;    // by triangular_solve.comp; else by halves
+  bool in_shared = false;  // a workgroup has columns of one matrix in shared memory
+  int64_t most = 1;        // rows that the kernel is compiled for
   uint32_t local = 0;
   uint64_t groups = 0;
 };

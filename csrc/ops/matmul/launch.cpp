@@ -10,14 +10,14 @@
 #include "core/environment.h"
 #include "ops/coopmat/layout.h"
 #include "ops/matmul/composed/aligned_rows.h"
+#include "ops/matmul/composed/long_k.h"
 #include "ops/matmul/kernels/bf16x3.h"
 #include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/kernels/gemv.h"
 #include "ops/matmul/kernels/int8.h"
-#include "ops/matmul/composed/long_k.h"
-#include "ops/matmul/matmul.h"
 #include "ops/matmul/kernels/simd.h"
 #include "ops/matmul/kernels/simt.h"
+#include "ops/matmul/matmul.h"
 
 namespace aule::ops {
 namespace {
@@ -91,11 +91,6 @@ MatrixUnits matrix_units(int device, DType multiplied) {
 GemmPlan plan_of(const at::Tensor& out, const GemmProblem& g) {
   const MatrixUnits units = matrix_units(static_cast<int>(out.get_device()), multiplied_dtype(g, overrides()));
   return gemm_plan(profile_of(out), units, g, overrides());
-}
-
-bool reads_before_it_writes(const GemmPlan& plan) {
-  return std::holds_alternative<ScalarPlan>(plan.kernel) || std::holds_alternative<SimtPlan>(plan.kernel) ||
-         std::holds_alternative<SimtLargePlan>(plan.kernel) || std::holds_alternative<SimtSplitsPlan>(plan.kernel);
 }
 
 void launch_plan(const GemmCall& call, const GemmPlan& plan) {

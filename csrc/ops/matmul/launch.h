@@ -74,9 +74,6 @@ Params params_of(const GemmCall& call) {
 MatrixUnits matrix_units(int device, DType multiplied);
 
 GemmPlan plan_of(const at::Tensor& out, const GemmProblem& g);
-// Whether the plan's kernel reads an element of c in the invocation that then writes it to `out`, so that c may be out
-// itself.
-bool reads_before_it_writes(const GemmPlan& plan);
 // Launches a plan of the call's problem. An epilogue that the plan leaves apart is not applied.
 void launch_plan(const GemmCall& call, const GemmPlan& plan);
 // Launches the call's plan: `planned`, or the one that it makes.

@@ -14,8 +14,8 @@
 #include <optional>
 #include <utility>
 
-#include "ops/matmul/kernels/bf16x3.h"
 #include "ops/matmul/complex.h"
+#include "ops/matmul/kernels/bf16x3.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -183,7 +183,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   }
   std::optional<GemmPlan> planned;
   if (in_place) planned = plan_of(out, g);
-  if (planned && !reads_before_it_writes(*planned)) {
+  if (planned && !planned->reads_before_it_writes()) {
     added = c.clone();
     g.c = view_of(added, args.read(added));
     planned.reset();  // c lies elsewhere now

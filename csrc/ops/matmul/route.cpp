@@ -4,11 +4,11 @@
 #include <limits>
 
 #include "ops/matmul/composed/aligned_rows.h"
+#include "ops/matmul/composed/long_k.h"
 #include "ops/matmul/kernels/bf16x3.h"
 #include "ops/matmul/kernels/coopmat.h"
 #include "ops/matmul/kernels/gemv.h"
 #include "ops/matmul/kernels/int8.h"
-#include "ops/matmul/composed/long_k.h"
 #include "ops/matmul/kernels/simd.h"
 #include "ops/matmul/kernels/simt.h"
 #include "ops/tensor/loop_limit.h"
@@ -65,19 +65,12 @@ GemmPlan kernel_plan(const DeviceProfile& profile, const MatrixUnits& units, con
   return std::min(g.m, g.n) <= 4 ? plan_gemv(g) : plan_simt(g);
 }
 
-// Kernels for software devices have none: unrolled for each element, an activation takes longer to compile than to run.
-// 64-bit arithmetic and int8 have none either. Products that are made of others hand the epilogue to those.
-bool fuses_epilogue(const GemmPlan& plan) {
-  return !std::holds_alternative<SimdPlan>(plan.kernel) && !std::holds_alternative<SimdUnrolledPlan>(plan.kernel) &&
-         !std::holds_alternative<ScalarPlan>(plan.kernel) && !std::holds_alternative<Int8Plan>(plan.kernel);
-}
-
 }  // namespace
 
 GemmPlan gemm_plan(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,
                    const Overrides& overrides) {
   GemmPlan plan = kernel_plan(profile, units, g, overrides);
-  if (g.has_epilogue()) plan.epilogue = fuses_epilogue(plan) ? GemmPlan::Epilogue::fused : GemmPlan::Epilogue::apart;
+  if (g.has_epilogue()) plan.epilogue = plan.has_no_epilogue() ? GemmPlan::Epilogue::apart : GemmPlan::Epilogue::fused;
   return plan;
 }
 

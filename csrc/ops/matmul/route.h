@@ -39,14 +39,25 @@ struct TilePlan {
   bool operator==(const TilePlan&) const = default;
 };
 
+// Facts of a kind of plan are static members that only those have of which they are true:
+//
+//   kIsComposed         makes tensors of its operands; the other kernels read addresses alone
+//   kHasNoEpilogue      leaves activation and residual to kernels of their own. Kernels for software devices: unrolled
+//   for
+//                       each element, an activation takes longer to compile than to run. 64-bit arithmetic and int8,
+//                       too. Products that are made of others hand the epilogue to those.
+//   kReadsBeforeWrites  reads an element of c in the invocation that then writes it to out, so that c may be out itself
+
 // 64-bit arithmetic: float64 and integers (gemm_scalar.comp).
 struct ScalarPlan {
+  static constexpr bool kHasNoEpilogue = true, kReadsBeforeWrites = true;
   Grid grid;
 };
 
 // Software devices: a subgroup of 8 makes rows x (8 * columns), without a barrier (gemm_simd.comp). A pair is what one
 // load brings: 0 one element, 1 two along k, 2 two along m or n.
 struct SimdPlan {
+  static constexpr bool kHasNoEpilogue = true;
   uint32_t rows = 0, columns = 0;
   int a_pair = 0, b_pair = 0;
   Grid grid;
@@ -55,6 +66,7 @@ struct SimdPlan {
 // The same without a loop: `step` of k in each launch, which adds to those before (gemm_simd_unrolled.comp). The last
 // n_rest columns and the first k_rest of k are products of their own.
 struct SimdUnrolledPlan {
+  static constexpr bool kHasNoEpilogue = true;
   uint32_t rows = 0, step = 0, n_rest = 0, k_rest = 0;
   int a_unit = 0, b_unit = 0;
   bool out_pair = false;
@@ -83,12 +95,14 @@ struct GemvCoopMatPlan {
 
 // Any GPU, 64 x 64 per workgroup, any strides (gemm_simt.comp).
 struct SimtPlan {
+  static constexpr bool kReadsBeforeWrites = true;
   bool a_k_major = false, b_k_major = false;
   Grid grid;
 };
 
 // 128 x 128 per workgroup; vec 4: 16-byte loads and stores of float32 (gemm_simt_large.comp).
 struct SimtLargePlan {
+  static constexpr bool kReadsBeforeWrites = true;
   OperandPlan a, b;
   int out_vec = 0;
   Grid grid;
@@ -96,6 +110,7 @@ struct SimtLargePlan {
 
 // float32 of few tiles: 8 * rows x 128 per workgroup, and k in `splits` of `k_split` (gemm_simt_splits.comp).
 struct SimtSplitsPlan {
+  static constexpr bool kReadsBeforeWrites = true;
   OperandPlan a, b;
   uint32_t rows = 0, splits = 0, k_split = 0;
   Grid grid;
@@ -127,6 +142,7 @@ struct CoopMatPlan {
 
 // int8 to int32 (gemm_int8.comp). `tile_index` counts the tiles, of which one may be refuted on a device.
 struct Int8Plan {
+  static constexpr bool kIsComposed = true, kHasNoEpilogue = true;
   uint32_t tile_index = 0;
   CoopMatShape shape{};  // m 0: packed dot products instead of matrix units
   TilePlan tile;
@@ -139,6 +155,7 @@ struct Int8Plan {
 // float32 as pieces of 16 bits, one or two of each operand, laid along k for one product on matrix units
 // (gemm_bf16x3_operand.comp, gemm_coopmat.comp).
 struct Bf16x3Plan {
+  static constexpr bool kIsComposed = true;
   DType pieces = DType::bf16;
   bool two_pieces = false;
   bool product_transposed = false;
@@ -147,13 +164,19 @@ struct Bf16x3Plan {
 
 // Products that are made of other products, each planned by itself.
 struct LongKPlan {  // `slice` of k at a time, where one invocation may not walk all of it
+  static constexpr bool kIsComposed = true;
   int64_t slice = 0;
 };
-struct DenseOutPlan {};  // into a dense temporary: out's or c's strides take more than 31 bits
-struct WidenedPlan {};   // of operands converted to float32, where no kernel makes float32 of 16-bit ones
+struct DenseOutPlan {  // into a dense temporary: out's or c's strides take more than 31 bits
+  static constexpr bool kIsComposed = true;
+};
+struct WidenedPlan {  // of operands converted to float32, where no kernel makes float32 of 16-bit ones
+  static constexpr bool kIsComposed = true;
+};
 
 // Of copies in rows of whole vec8s. Operands that stay lie as before.
 struct AlignedRowsPlan {
+  static constexpr bool kIsComposed = true;
   bool a = false, b = false, out = false;  // which are copied
   bool a_k_major = false, b_k_major = false;
   enum class Halves : uint8_t { none, batches, rows, columns } halves = Halves::none;  // two products instead
@@ -161,6 +184,7 @@ struct AlignedRowsPlan {
 
 // Whole rounds of large tiles, and the other rows (or columns) as a product of smaller ones. Each is planned by itself.
 struct PartsPlan {
+  static constexpr bool kIsComposed = true;
   bool of_rows = true;
   uint32_t first = 0;  // rows or columns
 };
@@ -173,6 +197,16 @@ struct GemmPlan {
       kernel;
   // Activation and residual: there are none; in the product's kernel; by kernels of their own, on out.
   enum class Epilogue : uint8_t { none, fused, apart } epilogue = Epilogue::none;
+
+  bool is_composed() const {
+    return std::visit([]<class P>(const P&) { return requires { P::kIsComposed; }; }, kernel);
+  }
+  bool has_no_epilogue() const {
+    return std::visit([]<class P>(const P&) { return requires { P::kHasNoEpilogue; }; }, kernel);
+  }
+  bool reads_before_it_writes() const {
+    return std::visit([]<class P>(const P&) { return requires { P::kReadsBeforeWrites; }; }, kernel);
+  }
 };
 
 // The 16-bit dtype that matrix units would multiply for this problem; f32: none.

@@ -2,28 +2,16 @@
 
 #include <ATen/ops/empty.h>
 
-#include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "core/environment.h"
 #include "ops/matmul/kernels/coopmat.h"
-#include "ops/matmul/matmul.h"
 #include "ops/matmul/kernels/simt.h"
+#include "ops/matmul/matmul.h"
 
 namespace aule::ops {
 namespace {
-
-// Whether the plan's kernel reads addresses alone: others make tensors of the operands.
-bool is_one_kernel(const GemmPlan& plan) {
-  return std::visit(
-      []<class P>(const P&) {
-        return !(std::is_same_v<P, LongKPlan> || std::is_same_v<P, DenseOutPlan> || std::is_same_v<P, WidenedPlan> ||
-                 std::is_same_v<P, AlignedRowsPlan> || std::is_same_v<P, PartsPlan> || std::is_same_v<P, Bf16x3Plan> ||
-                 std::is_same_v<P, Int8Plan>);
-      },
-      plan.kernel);
-}
 
 // The plan's splits where its sums can be left as they are; 0: they cannot.
 uint32_t splits_of(const GemmPlan& plan) {
@@ -70,7 +58,7 @@ void StepProducts::plan_for(const GemmProblem& g) {
   const uint32_t splits = splits_of(*plan_);
   splits_ = std::max(splits, 1u);
   dtype_ = splits != 0 ? DType::f32 : g.in;
-  apart_ = splits == 0 && !is_one_kernel(*plan_);
+  apart_ = splits == 0 && plan_->is_composed();
 }
 
 void StepProducts::reserve(uint32_t m) {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels_pool.gen.h"
-#include "ops/pool/window.h"
 #include "ops/pool/pool.h"
+#include "ops/pool/window.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/tensor_arg.h"

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "core/environment.h"
-#include "ops/attention/ds_workspace.h"
 #include "ops/attention/blocks.h"
+#include "ops/attention/ds_workspace.h"
+#include "ops/attention/family/tuning_table.h"
 #include "ops/attention/sequences_plan.h"
-#include "ops/attention/tuning_table.h"
 #include "ops/coopmat/layout.h"
 #include "python/bindings.h"
 #include "runtime/device_info.h"
@@ -93,14 +93,16 @@ ops::AttentionProblem attention_problem(const py::dict& values, const py::dict& 
   FIELD(v_dim);
   FIELD(masked);
   FIELD(ragged);
-  FIELD(block_mask);
-  FIELD(float_bias);
   FIELD(unmodified_scores);
   FIELD(fits_i32);
   FIELD(vec16b);
   FIELD(int8);
   FIELD(num_splits);
 #undef FIELD
+  using Kind = ops::AttentionMask::Kind;
+  if (const uint64_t block_q = number(values, "block_q"); block_q != 0)
+    problem.mask = {Kind::blocks, static_cast<int>(block_q), static_cast<int>(number(values, "block_k"))};
+  if (number(values, "float_bias") != 0) problem.mask = {Kind::bias};
   problem.dtype = dtype_named(py::cast<std::string>(values["dtype"]));
   problem.layout = layout_from(layout);
   return problem;
@@ -118,8 +120,8 @@ std::string plan_ds_workspace(const DeviceProfile& profile, const py::dict& valu
   const ops::AttentionProblem problem = attention_problem(values, layout);
   const auto dq = ops::plan_attention(profile, problem, ops::AttentionPass::dq, overrides),
              dkdv = ops::plan_attention(profile, problem, ops::AttentionPass::dkdv, overrides);
-  const auto *dq_coopmat = dq ? std::get_if<ops::FlashCoopMatPlan>(&*dq) : nullptr,
-             *dkdv_coopmat = dkdv ? std::get_if<ops::FlashCoopMatPlan>(&*dkdv) : nullptr;
+  const ops::FlashCoopMatPlan *dq_coopmat = dq ? ops::coopmat_of(*dq) : nullptr,
+                              *dkdv_coopmat = dkdv ? ops::coopmat_of(*dkdv) : nullptr;
   if (dq_coopmat == nullptr || dkdv_coopmat == nullptr) return "none";
   const auto plan =
       ops::plan_ds_workspace(profile,
@@ -181,6 +183,7 @@ void bind_attention(py::module_& m) {
       .def_readonly("multiprocessors", &DeviceProfile::multiprocessors)
       .def_readonly("multiprocessors_guessed", &DeviceProfile::multiprocessors_guessed);
   m.def("device_profile", &profile_from);
+  m.def("attention_families", &ops::attention_families);
   m.def("plan_attention", &plan_attention);
   m.def("plan_ds_workspace", &plan_ds_workspace);
   m.def("plan_attention_blocks", &plan_attention_blocks);

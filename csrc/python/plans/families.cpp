@@ -8,7 +8,6 @@
 
 #include "core/device_profile.h"
 #include "core/raw_dtype.h"
-#include "ops/pool/plan.h"
 #include "ops/copy/plan.h"
 #include "ops/decoding/accept_tokens.h"
 #include "ops/fft/plan.h"
@@ -17,6 +16,7 @@
 #include "ops/loss/plan.h"
 #include "ops/optim/plan.h"
 #include "ops/pointwise/plan.h"
+#include "ops/pool/plan.h"
 #include "ops/reduce/plan.h"
 #include "ops/rnn/plan.h"
 #include "ops/sort/plan.h"

@@ -112,7 +112,7 @@ class LaneRows:
         return [*lines, *(f"const bool {name} = {str(value).lower()};" for name, value in flags.items())]
 
 
-# Those of the eager kernels (csrc/ops/attention/tuning_table.cpp): any GPU, and processors.
+# Those of the eager kernels (csrc/ops/attention/family/tuning_table.cpp): any GPU, and processors.
 _GPU = Tiles()
 _SOFTWARE = Tiles(depth=32, strip=4, stages=1, unroll_result=1)
 

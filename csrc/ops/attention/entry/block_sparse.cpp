@@ -1,6 +1,7 @@
 #include "ops/attention/entry/block_sparse.h"
 
-#include "ops/attention/call.h"
+#include "ops/attention/backward.h"
+#include "ops/attention/forward.h"
 
 namespace aule::ops {
 namespace {

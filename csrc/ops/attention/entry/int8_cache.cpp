@@ -6,8 +6,9 @@
 #include <algorithm>
 
 #include "kernels_kvcache.gen.h"
-#include "ops/attention/entry/kv_cache.h"
 #include "ops/attention/blocks.h"
+#include "ops/attention/entry/kv_cache.h"
+#include "ops/attention/ragged.h"
 #include "ops/tensor/loop_limit.h"
 
 namespace aule::ops {
@@ -23,8 +24,8 @@ at::Tensor rows_in_use(const AttentionCall& call, const at::Tensor& cache, const
   const at::Tensor rows = at::empty({batch, ragged.total_k, heads, size}, call.query.options());
   constexpr int64_t kColumns = 16;  // of an invocation
   const int64_t total = rows.numel() / kColumns;
-  TORCH_CHECK(total <= 0xffffffffll, call.op, ": too many rows of the cache beside ", call.problem.q_len, " queries: ",
-              rows.sizes());
+  TORCH_CHECK(total <= 0xffffffffll, call.op, ": too many rows of the cache beside ", call.problem.q_len,
+              " queries: ", rows.sizes());
   auto& stream = current(cache);
   TensorArgs args;
   KvCacheInt8RowsParams p{};
@@ -37,8 +38,8 @@ at::Tensor rows_in_use(const AttentionCall& call, const at::Tensor& cache, const
   p.heads = static_cast<uint32_t>(heads);
   p.size = static_cast<uint32_t>(size);
   p.page_rows = static_cast<uint32_t>(cache.size(1));
-  launch(stream, kernel::kv_cache_int8_rows(), {.dtype = call.problem.dtype, .paged = ragged.pages.defined()}, p,
-         args, linear_grid(ceil_div(p.total, 64)));
+  launch(stream, kernel::kv_cache_int8_rows(), {.dtype = call.problem.dtype, .paged = ragged.pages.defined()}, p, args,
+         linear_grid(ceil_div(p.total, 64)));
   return rows;
 }
 

@@ -6,9 +6,10 @@
 #include <limits>
 
 #include "kernels_attention.gen.h"
-#include "ops/attention/call.h"
-#include "ops/attention/entry/int8_cache.h"
 #include "ops/attention/blocks.h"
+#include "ops/attention/entry/int8_cache.h"
+#include "ops/attention/forward.h"
+#include "ops/attention/ragged.h"
 #include "ops/attention/sequences_plan.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/loop_limit.h"
@@ -124,21 +125,16 @@ void check_sequences(const AttentionCall& call) {
 void ragged_forward(AttentionCall& call, const at::Tensor& out, const at::Tensor& logsumexp, bool check) {
   if (check) check_sequences(call);
   if (long_ragged_forward(call, out, logsumexp)) return;
-  const AttentionPlan& plan = plan_of(call, AttentionPass::forward);
-  const bool reads_lists =
-      std::holds_alternative<FlashSplitKvPlan>(plan) || std::holds_alternative<FlashSplitKvSharedPlan>(plan);
-  if (!reads_lists || call.ragged.cu_seq_q.defined()) make_sequences(call, {{out, call.ragged.cu_seq_q}});
+  if (!reads_lists(plan_of(call, AttentionPass::forward)) || call.ragged.cu_seq_q.defined())
+    make_sequences(call, {{out, call.ragged.cu_seq_q}});
   launch_forward_block(call, out, logsumexp);
 }
 
-std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, const at::Tensor& key_cache,
-                                                     const at::Tensor& value_cache, const OptionalTensor& seqused_k,
-                                                     const OptionalTensor& block_table, bool is_causal,
-                                                     std::optional<double> scale, int64_t window_left,
-                                                     int64_t window_right, double softcap, int64_t num_splits,
-                                                     const OptionalTensor& alibi_slopes, bool check,
-                                                     const OptionalTensor& key_scale,
-                                                     const OptionalTensor& value_scale) {
+std::tuple<at::Tensor, at::Tensor> flash_attn_decode(
+    const at::Tensor& query, const at::Tensor& key_cache, const at::Tensor& value_cache,
+    const OptionalTensor& seqused_k, const OptionalTensor& block_table, bool is_causal, std::optional<double> scale,
+    int64_t window_left, int64_t window_right, double softcap, int64_t num_splits, const OptionalTensor& alibi_slopes,
+    bool check, const OptionalTensor& key_scale, const OptionalTensor& value_scale) {
   const char* op = "flash_attn_decode";
   for (const auto& [name, t] : {std::pair{"query", &query}, {"key_cache", &key_cache}, {"value_cache", &value_cache}})
     TORCH_CHECK(t->dim() == 4, op, ": expected ", name, " of 4 dimensions (batch or pages, rows, heads, head size), ",

@@ -14,14 +14,11 @@ namespace aule::ops {
 // seqused_k [B]: keys in use. Returns out like query, logsumexp [B, H, Lq]. Without `check` the caller knows that the
 // lists hold no length or page outside of the caches: it is a kernel of its own that looks. With key_scale and
 // value_scale, bfloat16 like the caches but for the last dimension, D / 32, the caches are int8 (int8_cache.h).
-std::tuple<at::Tensor, at::Tensor> flash_attn_decode(const at::Tensor& query, const at::Tensor& key_cache,
-                                                     const at::Tensor& value_cache, const OptionalTensor& seqused_k,
-                                                     const OptionalTensor& block_table, bool is_causal,
-                                                     std::optional<double> scale, int64_t window_left,
-                                                     int64_t window_right, double softcap, int64_t num_splits,
-                                                     const OptionalTensor& alibi_slopes, bool check,
-                                                     const OptionalTensor& key_scale,
-                                                     const OptionalTensor& value_scale);
+std::tuple<at::Tensor, at::Tensor> flash_attn_decode(
+    const at::Tensor& query, const at::Tensor& key_cache, const at::Tensor& value_cache,
+    const OptionalTensor& seqused_k, const OptionalTensor& block_table, bool is_causal, std::optional<double> scale,
+    int64_t window_left, int64_t window_right, double softcap, int64_t num_splits, const OptionalTensor& alibi_slopes,
+    bool check, const OptionalTensor& key_scale, const OptionalTensor& value_scale);
 
 // query [B, H, D] or [B, Lq, H, D]; returns its like.
 at::Tensor paged_attention(const at::Tensor& query, const at::Tensor& key_cache, const at::Tensor& value_cache,

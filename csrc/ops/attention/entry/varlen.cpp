@@ -7,8 +7,9 @@
 
 #include <limits>
 
-#include "ops/attention/call.h"
 #include "ops/attention/blocks.h"
+#include "ops/attention/forward.h"
+#include "ops/attention/ragged.h"
 
 namespace aule::ops {
 namespace {

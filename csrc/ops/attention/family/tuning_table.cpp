@@ -1,4 +1,4 @@
-#include "ops/attention/tuning_table.h"
+#include "ops/attention/family/tuning_table.h"
 
 #include <algorithm>
 #include <array>
@@ -177,11 +177,11 @@ std::optional<SimtShape> simt_shape(const DeviceProfile& profile, AttentionPass 
 
 CoopMatEntry coopmat_entry(const DeviceProfile& profile, const AttentionProblem& problem, AttentionPass pass, int dim,
                            const Overrides& overrides) {
-  const Table table = pass == AttentionPass::dq              ? dq
-                      : pass == AttentionPass::dkdv          ? dkdv
-                      : !problem.unmodified_scores           ? forward_modified
-                      : problem.masked || problem.block_mask ? forward_masked  // workgroups of 128 rows
-                                                             : forward;
+  const Table table = pass == AttentionPass::dq                     ? dq
+                      : pass == AttentionPass::dkdv                 ? dkdv
+                      : !has_unmodified_tiles(problem)              ? forward_modified
+                      : problem.masked || problem.mask.has_blocks() ? forward_masked  // workgroups of 128 rows
+                                                                    : forward;
   const CoopMatEntry shipped = find(tuning_of(profile).coopmat[table], dim),
                      measured = find_measured(profile, kNames[table], dim);
   // The nearer one, or the measured one if both are as near.

@@ -1,7 +1,8 @@
 // Sizes of the attention kernels by architecture, pass and head size: the shipped tables, or those that
 // `python -m torch_aule.tune` measured on this device.
 #pragma once
-#include "ops/attention/plan.h"
+#include "ops/attention/family/coopmat.h"
+#include "ops/attention/family/simt.h"
 
 namespace aule::ops {
 
