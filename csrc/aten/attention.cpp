@@ -25,7 +25,8 @@ size_t arguments_of(const char* name) {
   return op.has_value() ? op->schema().arguments().size() : 0;
 }
 
-// What forward and backward share. Names and defaults are written here alone; the fake kernels read the schemas.
+// Arguments that forward and backward share. Names and defaults are written here alone; the fake kernels read the
+// schemas.
 #define AULE_ATTENTION_OPTIONS                                                                                 \
   "Tensor? attn_bias=None, float dropout_p=0.0, bool is_causal=False, float? scale=None, int window_left=-1, " \
   "int window_right=-1, float softcap=0.0, bool causal_bottom_right=False"

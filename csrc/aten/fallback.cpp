@@ -9,7 +9,7 @@
 namespace aule {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::cpu_fallback>()); }
 
-// What attention over jagged tensors makes of them, and what no kernel of ours takes.
+// The parts of attention over jagged tensors, and operators that no kernel of ours serves.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_nested_tensor_from_tensor_list", torch::CppFunction::makeFromBoxedFunction<&ops::refuse_nested>());
 }

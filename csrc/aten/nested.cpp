@@ -1,4 +1,4 @@
-// What torch.nested's jagged tensors, which are made in Python, ask of the device.
+// Operators of torch.nested's jagged tensors, which are made in Python.
 #include "aten/register.h"
 #include "ops/nested/jagged.h"
 

@@ -1,4 +1,4 @@
-// What a command reads and writes, what it computes, and how many workgroups it has.
+// A command's accesses, its arithmetic, and its number of workgroups.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Access {
   bool write;
 };
 
-// What a trace tells of a command beside its bytes, where its planner knows it.
+// A command's arithmetic, which a trace tells beside its bytes, where its planner knows it.
 struct Work {
   double flops = 0;              // a multiplication and an addition are two
   DType dtype = DType::f32;      // of what is multiplied

@@ -1,4 +1,4 @@
-// What one device can do, as plain data. Filled by csrc/vulkan/physical.cpp. Capabilities are rows of
+// Capabilities and limits of one device, as plain data. Filled by csrc/vulkan/physical.cpp. Capabilities are rows of
 // core/capabilities.def; the environment variable TORCH_AULE_DISABLE=<name> turns one off, and TORCH_AULE_LIMITS lowers
 // limits, so that every fallback can be tested anywhere.
 #pragma once
@@ -26,10 +26,10 @@ struct Caps {
   uint32_t max_group_count[3] = {0, 0, 0};
   uint64_t max_allocation_bytes = 0, max_buffer_bytes = 0, device_heap_bytes = 0;
   float timestamp_period_ns = 0;  // 0: no timestamps
-  // Some software drivers end a shader's loops without a word once one invocation has gone round them so many times,
-  // all its loops together (65535 on lavapipe of Mesa 22.3). 0: no such limit. Asked when the device is created; until
-  // then a software device shows what is assumed. Planners obey the first, which TORCH_AULE_LIMITS sets (0: none);
-  // the second is what the driver does.
+  // Some software drivers end a shader's loops without a word once one invocation has gone round them some number of
+  // times, all its loops together (65535 on lavapipe of Mesa 22.3). 0: no such limit. Asked when the device is created;
+  // until then a software device shows what is assumed. Planners obey the first, which TORCH_AULE_LIMITS sets (0:
+  // none); the second is what the driver does.
   uint32_t max_loop_iterations = 0, driver_loop_limit = 0;
   // capabilities
 #define AULE_CAPABILITY(name, lack) bool name = false;

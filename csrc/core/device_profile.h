@@ -1,4 +1,4 @@
-// What is known of a device, made once for each: its capabilities and limits, the architecture, how many
+// All that is known of a device, made once for each: its capabilities and limits, the architecture, how many
 // multiprocessors it has, and what was measured on it. Planners get it as a value and ask no device.
 #pragma once
 #include <cstdint>

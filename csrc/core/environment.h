@@ -33,7 +33,7 @@ enum class AttentionVariant : uint8_t {
 #include "ops/attention/family/families.def"
 #undef ATTENTION_FAMILY
 };
-// What float32 products in three pieces are made of.
+// The dtype of the pieces of float32 products.
 enum class PieceType : uint8_t { bfloat16, float16 };
 // Products of rows that start between 16-byte boundaries: copied if the planner expects a gain, or whatever it expects.
 enum class AlignedRows : uint8_t { by_cost, always, never };

@@ -1,5 +1,5 @@
-// What a kernel is made of. The built-in ones are generated (build/gen/kernels.gen.cpp): one for each variant of every
-// shader. kernels/registry.h adds those that are compiled at run time.
+// The parts of a kernel before it is compiled. The built-in ones are generated (build/gen/kernels.gen.cpp): one for
+// each variant of every shader. kernels/registry.h adds those that are compiled at run time.
 #pragma once
 #include <cstdint>
 

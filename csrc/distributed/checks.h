@@ -1,4 +1,4 @@
-// What the tensors of a collective must be; each error names the collective.
+// Checks of the tensors of a collective; each error names the collective.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>

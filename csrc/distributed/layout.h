@@ -1,4 +1,4 @@
-// How tensors stand in the flat buffer of a collective: in blocks, one for each rank or one in all, each with its share
+// Places of tensors in the flat buffer of a collective: in blocks, one for each rank or one in all, each with its share
 // of every tensor.
 #pragma once
 #include <ATen/core/Tensor.h>

@@ -70,7 +70,7 @@ class ProcessGroupAule final : public c10d::Backend {
   Channel& channel();     // throws if the group is destroyed or has failed
   c10d::Backend& host();  // gloo for tensors of the CPU; throws as channel() does
   Place place() const { return channel_->shared() != nullptr ? Place::device : Place::host; }
-  // What the ranks do with buffers of device memory; nothing if those are of the host, for gloo.
+  // The ranks' exchange of buffers of device memory; nothing if those are of the host, for gloo.
   std::optional<Exchange> exchange(Exchange::Kind kind, at::Tensor sent, at::Tensor received, int64_t bytes,
                                    std::chrono::milliseconds timeout, int64_t root = 0,
                                    const Reduction* reduction = nullptr);

@@ -10,7 +10,7 @@
 
 namespace aule::distributed {
 
-// What a rank has called. It stands beside what it writes, and the others compare it with theirs.
+// The collective that a rank has called. It stands beside what the rank writes, and the others compare it with theirs.
 struct Header {
   uint32_t kind = 0, op = 0, dtype = 0, root = 0;
   uint64_t bytes = 0;

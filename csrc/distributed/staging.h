@@ -15,7 +15,7 @@ struct Part {
   std::vector<at::Tensor> flat;
 };
 
-// What a device tensor is multiplied by before it leaves (PREMUL_SUM): a number or a tensor of one element.
+// A factor by which a device tensor is multiplied before it leaves (PREMUL_SUM): a number or a tensor of one element.
 struct Factor {
   double number = 1;
   at::Tensor tensor;

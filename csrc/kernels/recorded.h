@@ -1,4 +1,4 @@
-// How much this thread has recorded: whether a call has begun to work on its arguments.
+// The number of commands that this thread has recorded: whether a call has begun to work on its arguments.
 #pragma once
 #include <cstddef>
 #include <cstdint>

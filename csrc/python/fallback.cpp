@@ -1,4 +1,4 @@
-// What ran on the CPU.
+// The report of operators that ran on the CPU.
 #include "ops/fallback/fallback.h"
 #include "python/bindings.h"
 

@@ -1,5 +1,6 @@
-// What generated code calls at every step: its kernels, and tensors without the way through torch.empty_strided. Both
-// read their arguments with CPython's functions: pybind11's conversions cost more than a small kernel's launch.
+// Functions that generated code calls at every step: its kernels, and tensors without the way through
+// torch.empty_strided. Both read their arguments with CPython's functions: pybind11's conversions cost more than a
+// small kernel's launch.
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/Dtype.h>
 

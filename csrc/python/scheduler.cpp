@@ -96,7 +96,7 @@ void give_address(Impl* impl) {
   if constexpr (kForgetsErrors<Impl>) impl->clear_data_ptr_access_error_msg_();
 }
 
-// What waits on the host keeps its size, so that nothing takes it for a storage to be grown. Whoever asks for its
+// Storage that waits on the host keeps its size, so that nothing takes it for one to be grown. Whoever asks for its
 // address, or resizes it, by whatever road, is told why there is none; with an older Torch operators are.
 void release_storage(const at::Tensor& tensor) {
   c10::StorageImpl* impl = tensor.storage().unsafeGetStorageImpl();

@@ -38,7 +38,8 @@ void empty_cache(c10::DeviceIndex device);
 void set_memory_fraction(double fraction, c10::DeviceIndex device);  // of the device's total memory; (0, 1]
 double memory_fraction(c10::DeviceIndex device);
 std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device);  // free, total bytes by the driver's budget
-// What the streams' tensors may hold together; an allocation beyond raises an error that names the quota's owner.
+// The bytes that the streams' tensors may hold together; an allocation beyond raises an error that names the quota's
+// owner.
 void set_stream_quota(c10::DeviceIndex device, const std::vector<c10::StreamId>& streams, uint64_t bytes,
                       const std::string& owner);
 void clear_stream_quota(c10::DeviceIndex device, c10::StreamId stream);

@@ -444,7 +444,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
       ++stats_.num_alloc_retries;
       wait_for_device(lock);
       release_cached(UINT64_MAX);
-      // What was pending may have become a cached block that fits.
+      // A pending block may have become a cached one that fits.
       if (Block* block = take_cached(pool, bytes, stream)) return block;
     }
   }

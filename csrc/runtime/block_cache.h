@@ -1,4 +1,4 @@
-// What the caching allocator keeps for one device: blocks of driver segments, free ones by stream and size.
+// The caching allocator's memory of one device: blocks of driver segments, free ones by stream and size.
 #pragma once
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Stream.h>

@@ -16,7 +16,7 @@
 
 namespace aule::runtime {
 
-// What outlives the call while somebody holds an output.
+// The part that outlives the call while somebody holds an output.
 struct CallMemory {
   struct Piece {
     void* address;

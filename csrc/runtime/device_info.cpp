@@ -17,7 +17,7 @@
 namespace aule::runtime {
 namespace {
 
-// What surfaces while waiting or recording becomes the exception that Torch turns into Python's.
+// An error that surfaces while waiting or recording becomes the exception that Torch turns into Python's.
 struct TorchOutOfMemory : c10::OutOfMemoryError, Failure {
   explicit TorchOutOfMemory(const std::string& text)
       : c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, text), Failure{FailureKind::out_of_memory} {}

@@ -31,7 +31,7 @@ void save_pipelines(int device);  // to the cache on disk, where something new w
 // Bytes of shared memory of a kernel variant with these specialization constants; the others have their defaults.
 uint64_t shared_bytes(const std::string& name, const std::vector<uint32_t>& constants);
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants);
-// What the driver tells of the pipelines created since it was last asked to `keep` that: (label, [(name, value)]).
+// The driver's figures of the pipelines created since it was last asked to `keep` that: (label, [(name, value)]).
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep);
 // Throws Python's exception for a failure, or returns for a kind that has none there; returns the one before.
 using FailureRaiser = void (*)(FailureKind kind, const std::string& text);
@@ -39,7 +39,7 @@ FailureRaiser set_failure_raiser(FailureRaiser raise);
 [[noreturn]] void raise_failure(FailureKind kind, const std::string& text);
 std::string unavailable_reason();
 int device_count() noexcept;
-// What the loop guard (vulkan/spirv_loop_guard.h) makes of every kernel: name, loops, why it does not understand it.
+// The loop guard's (vulkan/spirv_loop_guard.h) findings in every kernel: name, loops, why it does not understand it.
 std::vector<std::tuple<std::string, uint32_t, std::string>> loop_guard_of_kernels();
 bool device_created(int device) noexcept;
 void create_device(int device);

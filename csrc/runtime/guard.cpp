@@ -13,7 +13,7 @@ namespace {
 
 constexpr c10::DeviceType kAule = c10::DeviceType::PrivateUse1;
 
-// What a c10 event holds: a point of one stream, re-recorded at will.
+// The content of a c10 event: a point of one stream, re-recorded at will.
 struct Event {
   stream::Marker marker;
   c10::DeviceIndex device = -1;

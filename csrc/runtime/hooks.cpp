@@ -36,7 +36,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     }
     TORCH_CHECK(false, "aule: ", data, " is not an address of any aule device");
   }
-  // Where there is CUDA, `pin_memory=True` gives CUDA's pinned memory, and PyTorch asks here whether it is pinned.
+  // Beside CUDA, `pin_memory=True` gives CUDA's pinned memory, and PyTorch asks here whether it is pinned.
   bool isPinnedPtr(const void* data) const override {
     const auto& cuda = at::detail::getCUDAHooks();
     return is_pinned(data) || (cuda.hasCUDA() && cuda.isPinnedPtr(data));

@@ -1,4 +1,4 @@
-// What the caching allocator did, and from where it was asked to: the last so many events of a device.
+// Events of the caching allocator, and the call stacks that asked for them: the last ones of a device.
 //
 // Off, the allocator looks at one flag, with relaxed loads. Call stacks are gathered before the allocator's lock is
 // taken, since that takes Python's lock; they are read only when a snapshot is printed.
@@ -17,7 +17,7 @@ namespace aule::runtime {
 using CallStack = std::shared_ptr<c10::GatheredContext>;
 using GatherStack = CallStack (*)();
 
-// Which events have a call stack: those of the memory in use, of allocations, and of frees too.
+// Events that have a call stack: those of the memory in use, of allocations, and of frees too.
 enum class StacksOf : uint8_t { nothing, live, allocations, all };
 
 enum class MemoryAction : uint8_t { alloc, free_requested, free_completed, segment_alloc, segment_free, oom, snapshot };

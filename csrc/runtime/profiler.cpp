@@ -57,7 +57,7 @@ const char* dtype_name(DType dtype) {
   }
 }
 
-// What devices can reach, where that was measured.
+// Rates that devices can reach, where they were measured.
 struct Roofs {
   std::mutex mutex;
   std::map<int, Roof> of_devices;

@@ -9,7 +9,8 @@ namespace aule::runtime {
 void register_profiler();
 void register_profiler_stubs();
 
-// What a device can reach, by measurement: kernels of later traces say their share of it. Rates are by dtype's name.
+// Rates that a device can reach, by measurement: kernels of later traces say their share of it. Rates are by dtype's
+// name.
 struct Roof {
   double bytes_per_second = 0;  // 0: unknown
   std::map<std::string, double> flops_per_second;

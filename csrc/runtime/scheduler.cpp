@@ -113,7 +113,7 @@ void TaskScheduler::commit(Task& task, bool on) {
   if (context != nullptr) context->bandwidth = std::max(0.0, context->bandwidth + by);
 }
 
-// What the reserving classes wait for becomes theirs in the order of the queue, as soon as it fits.
+// Memory for which the reserving classes wait becomes theirs in the order of the queue, as soon as it fits.
 void TaskScheduler::reserve_waiting() {
   for (const int64_t id : waiting_) {
     Task& task = tasks_.at(id);

@@ -1,4 +1,4 @@
-// Which task may use a device, and when: admission, classes of service, quotas of contexts, pacing of streams.
+// Turns of tasks on a device: admission, classes of service, quotas of contexts, pacing of streams.
 //
 // Nothing here knows a device or reads a clock: each call is told the time, so that a simulated run and a real one are
 // the same code. The owner runs the tasks that `next` names and reports how they ended. Not locked: one owner.

@@ -1,4 +1,4 @@
-// What the runtime asks about captured graphs, beside CommandStream's capture_begin, capture_end and replay.
+// Questions of the runtime about captured graphs, beside CommandStream's capture_begin, capture_end and replay.
 #pragma once
 #include <cstddef>
 #include <cstdint>

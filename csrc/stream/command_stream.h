@@ -32,7 +32,7 @@ struct Marker {
   int32_t timestamp = -1;  // slot of a timestamp query, -1 without timing
 };
 
-// What a stream has before it: batches submitted and not finished, and the commands in these and recorded since.
+// The work before a stream: batches submitted and not finished, and the commands in these and recorded since.
 struct StreamLoad {
   uint64_t batches, commands, limit;  // the limit is of batches
 };

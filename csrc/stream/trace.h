@@ -1,4 +1,4 @@
-// What devices did while a trace was taken: each command of every stream, with its time. And what the host did for
+// The work of devices while a trace was taken: each command of every stream, with its time. And what the host did for
 // them.
 //
 // A batch that begins under a trace has a timestamp at its beginning and one after each command. A command's time is
@@ -14,7 +14,7 @@
 
 namespace aule::stream {
 
-// What PyTorch's profiler gives numbers for: the operator that runs on this thread, and the user's annotation around
+// Things that PyTorch's profiler numbers: the operator that runs on this thread, and the user's annotation around
 // it.
 struct TraceIds {
   uint64_t operation = 0, annotation = 0;

@@ -32,7 +32,7 @@ void read_coopmat_shapes(const Instance& instance, VkPhysicalDevice device, Caps
   }
 }
 
-// What does not stand without something else.
+// Features that need others.
 void drop_dependents(Caps& caps) {
   if (caps.cooperative_matrix) return;
   caps.cooperative_matrix2 = false;

@@ -1,4 +1,4 @@
-// Which features a device has and which of them we turn on. The rows of core/capabilities.def serve both.
+// Features that a device has, and those of them that we turn on. The rows of core/capabilities.def serve both.
 #pragma once
 #include <cstdint>
 #include <memory>

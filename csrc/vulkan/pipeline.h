@@ -15,8 +15,8 @@ namespace aule::vulkan {
 
 struct DeviceImpl;
 
-// What the one layout holds: 128 bytes by Vulkan's promise, 256 where the device has them. Larger blocks go through the
-// parameter ring.
+// The size of push constants in the one layout: 128 bytes by Vulkan's promise, 256 where the device has them. Larger
+// blocks go through the parameter ring.
 inline uint32_t push_constant_bytes(const Caps& caps) { return caps.max_push_constant_bytes >= 256 ? 256 : 128; }
 
 class PipelineStore;

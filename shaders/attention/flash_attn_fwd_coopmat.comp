@@ -190,7 +190,7 @@ void pass(int from, int to, bool sampled) {
   }
 }
 
-// What is visited, the stationary fragments of Q, and the loads of the first tile.
+// The tiles to visit, the stationary fragments of Q, and the loads of the first tile.
 void find_tiles() {
   visits = end - begin;
   if (LISTED_BLOCKS) list_blocks();

@@ -9,8 +9,8 @@
 // memory and without a barrier: docs/use/attention.md, "Few queries, many keys". Row q[j] of a lane is own_row ^ j. All
 // teams take equally many steps, so subgroups do not diverge.
 // Teams are combined in shared memory, PASS rows at a time, and written as float32 {partial, stats} in the layout of
-// flash_attn_splitkv_shared. The last workgroup of a head to arrive combines the splits: O = sum_s 2^(m_s - m) O_s /
-// sum_s 2^(m_s - m) l_s. RAGGED: as in flash_attn_splitkv_shared, with QUERIES the most queries of a sequence.
+// splitkv_combine.glsl. The last workgroup of a head to arrive combines the splits: O = sum_s 2^(m_s - m) O_s /
+// sum_s 2^(m_s - m) l_s. RAGGED: sequences of their own lengths, with QUERIES the most queries of a sequence.
 // INT8: keys and values of 8 bits, with scales (vec8.glsl). A lane has 16 columns side by side: 16 bytes.
 // What was tried, and what it gave: docs/ladders/flash_attn_splitkv.md
 #define ATTENTION_SPLITKV

@@ -57,7 +57,7 @@ uint weight_at, weight_step, pixel;
 int tap0, first_tap, start;
 float acc[RESULTS * OWN];
 
-// Which tap of a row brings the place `s` to result r, times the dilation.
+// The tap of a row that brings the place `s` to result r, times the dilation.
 int meeting(int s, int r) {
   return INPUT_GRADIENT ? r + PAD_X - (FROM + s) * STRIDE_X : FROM + s + PAD_X - r * STRIDE_X;
 }

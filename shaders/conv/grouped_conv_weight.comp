@@ -72,7 +72,7 @@ void load_gradients() {
   }
 }
 
-// What one row of image adds to row r of the taps. Channels-last elements outside of it are loaded from its nearest
+// Adds one row of image to row r of the taps. Channels-last elements outside of it are loaded from its nearest
 // place and passed over: many small loads are in flight together, which a branch for each would forbid.
 void add_row(int r, uint64_t row, bool is_row) {
   UN for (int i = 0; i < LOADS; ++i) {

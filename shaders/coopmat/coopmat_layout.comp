@@ -2,7 +2,7 @@
 #pragma aule feature cooperative_matrix
 #pragma aule feature float16
 #pragma aule feature bfloat16 if T=bfloat16_t
-// Where a device keeps the elements of a cooperative matrix: loads a matrix whose element (r, c) is r * 16 + c as A, B
+// Places of the elements of a cooperative matrix on a device: loads a matrix whose element (r, c) is r * 16 + c as A, B
 // and accumulator, and writes what every lane sees. One workgroup of one subgroup; run once per device and dtype. out_:
 // {elements of A, of B, of the accumulator, subgroup size and 65536 if conversions to T truncate}, then [use][lane][8],
 // then A * B as float32 [16][16], by which the host knows whether to believe any of it (csrc/ops/coopmat/probe.h).

@@ -1,4 +1,4 @@
-// What a pass loads and stores: values of a tensor where the transform begins and ends, of a workspace between.
+// Loads and stores of a pass: values of a tensor where the transform begins and ends, of a workspace between.
 // `n` is the length without the zeros that the chirp's convolution needs. Inverse transforms of real results take the
 // first half of a spectrum, and of its element 0, and of the middle one, the real part.
 const int LOAD_COMPLEX = 0;

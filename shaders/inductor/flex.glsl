@@ -1,4 +1,4 @@
-// What the kernels of FlexAttention share. The generated head has Params, the shape of tiles (simt.glsl, simd.glsl),
+// Shared by the kernels of FlexAttention. The generated head has Params, the shape of tiles (simt.glsl, simd.glsl),
 // sizes and strides as FLEX_... macros, and the modifiers as functions score_mod(), mask_mod(), in the backward
 // score_grad().
 //
@@ -111,7 +111,7 @@ int tile_of(Visits v, int at, int size) {
 
 uint64_t elements(uint64_t base, int64_t offset) { return base + uint64_t(offset * ELEM_BYTES); }
 
-// Where a workgroup works: rows [first, row_end) of block `block`, and columns of the result from `column` on.
+// The work of a workgroup: rows [first, row_end) of block `block`, and columns of the result from `column` on.
 struct Place { int block, first, row_end, column, b, h; };
 // Blocks of `block_size` rows of `length`, in tiles of BM rows, `heads` heads. False past the end of a block or of all.
 bool take_place(out Place at, int length, int block_size, int heads, int groups) {

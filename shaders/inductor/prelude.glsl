@@ -1,4 +1,4 @@
-// What generated kernels use: loads and stores of each dtype, functions for each arithmetic type, reductions' helpers.
+// For generated kernels: loads and stores of each dtype, functions for each arithmetic type, reductions' helpers.
 // VEC_ELEMS (4 or 8) is how many elements a vector access has; C_double is defined if the kernel computes in float64.
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
@@ -210,7 +210,7 @@ double quick_sigmoid(double x) { return sigmoid_(x); }
 #endif
 #endif
 
-// Where results are rounded to 16 bits (torch_aule/compile/codegen/arithmetic.py).
+// Rounding of results to 16 bits (torch_aule/compile/codegen/arithmetic.py).
 float coarse_exp(float x) { return exp2(x * 1.44269502); }
 float coarse_sigmoid(float x) { return 1.0 / (1.0 + coarse_exp(-x)); }
 // 1 + erf(x) = 2 - erfc(|x|) or erfc(|x|), which is 2^-p(|x|), p a fit for |x| < 5.5 that grows beyond: to 1e-4 of

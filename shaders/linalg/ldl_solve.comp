@@ -25,7 +25,7 @@ C get_x(uint i) { return load_number(p.x, x_start + int64_t(i) * p.x_row); }
 void put_x(uint i, C value) { store_number(p.x, x_start + int64_t(i) * p.x_row, value); }
 C mirrored(C x) { return IS_HERMITIAN ? conjugate(x) : x; }
 int pivot_of(uint k) { return I32Ref(pivots + k * 4).v; }
-// Where row k goes, of a block 1 x 1, or the last one of a block 2 x 2.
+// The place of row k, of a block 1 x 1, or the last one of a block 2 x 2.
 void exchange(uint k, int pivot) {
   const uint other = uint(abs(pivot) - 1);
   if (other == k) return;

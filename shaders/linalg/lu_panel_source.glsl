@@ -1,4 +1,4 @@
-// Where the row lies in `slots` that comes to `row` by the block's exchanges; 2 * count if that row stays.
+// The place in `slots` of the row that comes to `row` by the block's exchanges; 2 * count if that row stays.
 uint slot_of_source(uint row, uint first_column, uint count) {
   uint from = row;
   for (uint n = 0; n < count; ++n) {

@@ -1,4 +1,4 @@
-// What the kernels of connectionist temporal classification share. Sequence n has `input_length` steps and
+// Parts that the kernels of connectionist temporal classification share. Sequence n has `input_length` steps and
 // `target_length` labels; its 2 * target_length + 1 states are the labels with blanks between and around them.
 // The kernel has declared Params and TARGET_DTYPE.
 #include "common/float_bits.glsl"

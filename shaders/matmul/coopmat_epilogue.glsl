@@ -48,7 +48,7 @@ void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
     if (first + i >= 0 && first + i < n) U16Ref(at + 2 * i).v = uint16_t(v[i / 2] >> (16 * (i % 2)) & 0xffffu);
 }
 #else
-// What lies past a row of n columns may be a neighbour's, and is left alone.
+// Elements past a row of n columns may be a neighbour's, and are left alone.
 void store_out(uint64_t out_, uint row, uint col, uvec4 v) {
   const int valid = int(p.n) - int(col);
   if (row >= p.m || valid <= 0) return;

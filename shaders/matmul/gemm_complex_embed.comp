@@ -28,7 +28,7 @@ void main() {
   if (p.conj_src != 0u) z.y = -z.y;
   const vec2 scale = vec2(p.scale_re, p.scale_im);
   z = scale.y == 0.0 ? scale.x * z : c_mul(scale, z);
-  // What the real and the imaginary parts of the other operand are multiplied by.
+  // Factors of the real and the imaginary parts of the other operand.
   const vec2 of_re = z, of_im = p.conj_other != 0u ? vec2(z.y, -z.x) : vec2(-z.y, z.x);
   const uint64_t at = p.dst + (uint64_t(row) * p.inner * 4 + uint64_t(i) * 2) * 4, next = at + uint64_t(p.inner) * 8;
   PairRef(at).v = K_INNER ? vec2(of_re.x, of_im.x) : of_re;

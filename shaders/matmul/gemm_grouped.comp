@@ -27,7 +27,7 @@ const uint TILE = 64, STEP = 16, PITCH = TILE + 4;
 shared float tile_a[STEP * PITCH];
 shared float tile_b[STEP * PITCH];
 
-// Where group g begins, within the tensor even if the caller's offsets are not. After the last: rows of no group.
+// The beginning of group g, within the tensor even if the caller's offsets are not. After the last: rows of no group.
 uint begin_of(uint g) {
   if (g == 0) return 0;
   return uint(clamp(I32Ref(p.offs + uint64_t(g - 1) * 4).v, 0, int(K_GROUPS ? p.k : p.m)));

@@ -55,7 +55,7 @@ uint block_row(uint q, uint rows) { return ((q & 1) | (q / 8 % (rows / 16)) * 2)
 // blocks meet all banks. Rows r and r + 8 of a k-major one in whole lines do in the second slab.
 uint swapped(uint matrix, bool mn_major) { return !mn_major ? 0 : (matrix & 1) * 8; }
 bool crossed(uint slab, bool mn_major) { return LINE == 8 && !mn_major && (slab & 1) != 0; }
-// Where the first 4 k of a vec8 go, in 8-byte words; the other 4 go 64 words further, to the next matrix.
+// The place of the first 4 k of a vec8, in 8-byte words; the other 4 go 64 words further, to the next matrix.
 uint vec8_place(uint q, uint rows) {
   const uint row = vec8_row(q, rows), slab = vec8_slab(q, rows);
   return (slab * (rows / 16) + row / 16) * 128 + (row % 8 * 4 + q % 4) * 2 +

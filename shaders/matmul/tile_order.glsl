@@ -1,4 +1,4 @@
-// Which tile of the result a workgroup makes: bands of BAND row tiles share their columns in the cache. Declares m0 and
+// The tile of a workgroup: bands of BAND row tiles share their columns in the cache. Declares m0 and
 // n0, the first row and column of tile `index` of tiles_m x tiles_n.
 #define PLACE_TILE(index, BAND, ROWS, COLUMNS)                                                       \
   const uint band = index / (BAND * tiles_n), band_start = band * BAND;                              \

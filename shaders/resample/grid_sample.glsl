@@ -70,7 +70,7 @@ Taps taps_of(int d, uint64_t position) {
   if (is_nan(g)) g = REAL(-1);
   REAL slope = REAL(ALIGN_CORNERS ? size - 1 : size) / REAL(2), sign = REAL(1);
   REAL x = ALIGN_CORNERS ? (g + REAL(1)) * slope : ((g + REAL(1)) * REAL(size) - REAL(1)) / REAL(2);
-  // Where any further position reads the same.
+  // Any further position reads the same.
   const REAL far = PADDING == REFLECTION ? REAL(268435456) : REAL(8);
   x = clamp(x, -far, REAL(size) + far);
   if (MODE != BICUBIC && PADDING != ZEROS) x = padded(x, size, sign);

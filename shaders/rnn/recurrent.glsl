@@ -1,4 +1,4 @@
-// What the kernels of whole recurrent layers share. Rows of a step: the first running[d] sequences of the batch, at
+// Shared by the kernels of whole recurrent layers. Rows of a step: the first running[d] sequences of the batch, at
 // first_row[d] of all rows (time by time, as packed sequences lie); d counts directions, of which the second goes from
 // the last time to the first. The file that includes this has the constant CELL.
 #include "rnn/gates.glsl"
@@ -26,7 +26,7 @@ REAL cell_forward(inout REAL x[4], REAL s[4], REAL before, inout REAL c) {
   return x[0];
 }
 
-// What the backward takes of a step beside its gates: an LSTM's c before it, a GRU's s_n.
+// A value that the backward takes of a step beside its gates: an LSTM's c before it, a GRU's s_n.
 REAL kept_inner(REAL s[4], REAL c_before) { return CELL == CELL_gru ? s[2] : c_before; }
 
 // The gradients of x from that of h, dh. Of an LSTM dc becomes that of c before the step. Those of s are the same, but

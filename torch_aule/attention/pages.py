@@ -271,7 +271,7 @@ class BlockPool:
         return block
 
     def _wanted(self, sequence: int, tokens: int, holders: list[int]) -> tuple[bool, int]:
-        """Whether the last block must be copied before so many tokens are added, and how many blocks are new."""
+        """Whether the last block must be copied before that number of tokens is added, and how many blocks are new."""
         blocks, length = self._blocks[sequence], self._lengths[sequence]
         partial = length % self.block_size != 0
         copies = tokens > 0 and partial and holders[blocks[-1]] > 1

@@ -239,7 +239,7 @@ def yarn_rope_frequencies(
         return _tables(seq_len, frequencies, device, dtype)
 
     def pair_of(turns: float) -> float:
-        """The index, not whole, of the pair that makes so many turns in the context of the training."""
+        """The index, not whole, of the pair that makes that number of turns in the context of the training."""
         return head_dim * math.log(original_max_len / (2 * math.pi * turns)) / (2 * math.log(base))
 
     first = max(math.floor(pair_of(beta_fast)), 0)

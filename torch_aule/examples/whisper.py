@@ -178,7 +178,7 @@ def main(arguments=None) -> int:
     parser.add_argument("--batch", type=int, default=8, help="pieces that run at once (default 8)")
     parser.add_argument("--language", help="of the speech; default: the model finds it")
     parser.add_argument("--task", choices=["transcribe", "translate"], help="translate: into English")
-    parser.add_argument("--tokens", type=int, help="at most so many for a piece (default: what the model allows)")
+    parser.add_argument("--tokens", type=int, help="the most for a piece (default: what the model allows)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of the tone of the check (default 2)")
     options = parser.parse_args(arguments)
     if (options.tokens is not None and options.tokens < 1) or options.seconds < 0.1 or options.batch < 1:

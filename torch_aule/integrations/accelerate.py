@@ -109,7 +109,7 @@ def _launch(launch: ModuleType, patches: Patches) -> None:
     parameters_of(validate, "args")
     config = attribute(launch, "default_config_file", str)
     none = attribute(launch, "DistributedType", type).NO
-    # What asks for another launcher than torchrun's for GPUs.
+    # Flags that ask for another launcher than torchrun's for GPUs.
     others = ("cpu", "tpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "mpirun_hostfile")
 
     @wrap(validate)

@@ -214,7 +214,7 @@ class EvictionPool:
         self.counts["restored"] += 1
         self.counts["bytes_restored"] += entry.bytes
 
-    # What touches the device.
+    # Below, everything touches the device.
 
     def _mark(self, entry: Evictable) -> None:
         entry._ready = torch.aule.current_stream(self._index).record_event()

@@ -22,7 +22,7 @@ const auto& linear_bias_act_op() {
   return op;
 }
 
-// Where a gradient is wanted: PyTorch's operators, which keep what it takes. Product and activation are then two
+// PyTorch's operators where a gradient is wanted: they keep what it takes. Product and activation are then two
 // kernels.
 at::Tensor linear_bias_act_autograd(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias,
                                     std::string_view activation, const OptionalTensor& residual) {

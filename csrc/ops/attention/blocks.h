@@ -14,7 +14,7 @@ struct AttentionBlocks {
 struct BlocksProblem {
   const AttentionProblem& attention;
   std::array<const AttentionPlan*, 3> plans;  // by AttentionPass
-  int64_t reach = kUnbounded;                 // a query sees so many keys beside one; from kUnbounded on all
+  int64_t reach = kUnbounded;                 // keys that a query sees beside one; from kUnbounded on all
   bool has_dropout = false;
 };
 // Pure. Blocks that every pass may walk; nothing where one row is too long.

@@ -44,7 +44,7 @@ struct AttentionCall {
   const char* op;
   AttentionProblem problem;
   at::Tensor query, key, value;  // 4-D, last dimension dense
-  // What problem.mask is about, expanded: a value of each element, [B, H, Lq, Lk], also of float32 slopes; of blocks
+  // The tensor of problem.mask, expanded: a value of each element, [B, H, Lq, Lk], also of float32 slopes; of blocks
   // [B, H, blocks, blocks]; or undefined.
   at::Tensor mask;
   float scale = 1, softcap = 0, dropout_scale = 1;

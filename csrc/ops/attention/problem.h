@@ -7,7 +7,7 @@
 
 namespace aule::ops {
 
-// What is added to scores, or says which of them count.
+// A tensor that is added to scores, or says which of them count.
 struct AttentionMask {
   enum class Kind : uint8_t {
     none,

@@ -1,4 +1,4 @@
-// How flash_attn_sequences.comp is launched: a pure function of sizes and what is known of the device.
+// Launches of flash_attn_sequences.comp: a pure function of sizes and what is known of the device.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -29,9 +29,9 @@ std::optional<BlocksPlan> blocks_plan(const ConvGeometry& g, DType dtype, ConvPa
   const auto vec = static_cast<int64_t>(16 / dtype_size(dtype));
   const auto padded = [&](int64_t n) { return round_up(n, vec); };
   plan.padded = padded(channels * ConvGeometry::volume(g.stride));
-  // What is summed over, of blocks and of taps, with what only fills 16 bytes.
+  // Elements that are summed over, of blocks and of taps, with those that only fill 16 bytes.
   if (plan.g.taps() * plan.padded > g.taps() * padded(channels)) return std::nullopt;
-  // Where channels fill 16 bytes, tiles gather them where they lie. But a gradient of the input, whose places are
+  // Channels that fill 16 bytes are gathered where they lie. But a gradient of the input, whose places are
   // several strided results, is a single product where kernels do not overlap.
   const bool apart = plan.g.taps() == 1;
   if (channels % vec == 0 && !(pass == ConvPass::input && apart)) return std::nullopt;

@@ -36,13 +36,14 @@ void check_inputs(const char* op, const at::Tensor& input, const at::Tensor& wei
                               ": expected 1 to 3 spatial dimensions, got input of shape ", input.sizes());
 }
 
-// How results lie, as on PyTorch's own devices; torch_aule/ops/convolution.py tells the compiler.
+// The memory format of results, as on PyTorch's own devices; torch_aule/ops/convolution.py tells the compiler.
 at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& w) {
   const auto own = x.suggest_memory_format();
   return own == at::MemoryFormat::Contiguous ? w.suggest_memory_format() : own;
 }
 
-// What all passes of a convolution share. `image` and `places` say sizes; one of them may be a result that is not made.
+// Values that all passes of a convolution share. `image` and `places` say sizes; one of them may be a result that is
+// not made.
 struct Convolution {
   ConvGeometry g;
   at::IntArrayRef image, places;  // sizes

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kThin = 16;                 // channels of a group, at most
 constexpr int32_t kMostStride = 4;            // along a row
 constexpr int kMostSpan = 64;                 // places of a row that pass through registers
-constexpr int kMostTaps = 16, kSomeTaps = 8;  // of a row at a time: all of it, else so many
+constexpr int kMostTaps = 16, kSomeTaps = 8;  // of a row at a time: all of it, or some
 constexpr int kMostSums = 64;                 // of weights, in an invocation
 constexpr int kBatch = 8;                     // BATCH of grouped_conv_weight.comp
 constexpr int64_t kMostTapBlocks = 8;         // in a workgroup
@@ -49,7 +49,7 @@ int span_of(const GroupedConvProblem& p, const GroupedConvPlan& plan) {
 // Elements from an address that allows every access.
 int64_t start_of(const GroupedConvProblem& p) { return static_cast<int64_t>(p.addresses / dtype_size(p.dtype) % 16); }
 
-// How many vectors of `bytes` lie side by side in a workgroup: at most 128 bytes, and few lanes idle.
+// Vectors of `bytes` that lie side by side in a workgroup: at most 128 bytes, and few lanes idle.
 int lanes_for(int64_t vectors, int bytes, int most) {
   int lanes = std::min(most, 128 / bytes);
   while (lanes > 1 && ceil_div(vectors, lanes) * lanes - vectors > vectors / 8) lanes /= 2;

@@ -1,4 +1,4 @@
-// How convolutions of thin groups (depthwise above all) are launched: pure functions of sizes and what is known of the
+// Launches of convolutions of thin groups (depthwise above all): pure functions of sizes and what is known of the
 // device.
 #pragma once
 #include <optional>

@@ -12,13 +12,13 @@
 
 namespace aule::ops {
 
-// What conv_direct.comp makes: the result, or the gradient of its input or weight.
+// The result of a pass: the convolution's, or the gradient of its input or weight.
 enum class ConvPass : uint8_t { forward, input, weight };
 
 struct DirectProblem {
   ConvGeometry g;
   ConvPass pass = ConvPass::forward;
-  // What is summed over besides taps, or besides positions for weights: channels of a group, or images for weights.
+  // Sums besides those over taps, or for weights over positions: channels of a group, or images for weights.
   int64_t summed = 0;
 };
 

@@ -56,7 +56,7 @@ void set_gather(ImplicitGemmParams& p, const at::Tensor& x, const Extent& places
   set_division(p.by_channels, p.channels);
 }
 
-// Where a result's plane, row or column of place y is made from: y * mul + off + tap * step.
+// Sources of a result's plane, row or column of place y: y * mul + off + tap * step.
 struct Taps {
   Extent kernel, mul, off, step;
 };

@@ -1,4 +1,4 @@
-// How a convolution is cut as a matrix product: a pure function of its sizes and what is known of the device.
+// A convolution as a matrix product of tiles: a pure function of its sizes and what is known of the device.
 #pragma once
 #include <optional>
 #include <string>

@@ -30,7 +30,7 @@ bool gathers_serve(const DeviceProfile& profile, const MatrixUnits& units, const
   return has_gathers(profile, units, p.dtype);
 }
 
-// How many products of pieces make one of float32 for these sizes: 3, 1, or 0, which is float32's own arithmetic.
+// Products of pieces that make one of float32 for these sizes: 3, 1, or 0, which is float32's own arithmetic.
 int products_of_pieces(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
                        const Overrides& overrides) {
   if (p.dtype != DType::f32 || p.groups != 1 || !may_take_bf16x3(profile)) return 0;

@@ -1,4 +1,4 @@
-// Which kernels make a pass of a convolution: a pure function of sizes and of what is known of the device.
+// The kernels that make a pass of a convolution: a pure function of sizes and of what is known of the device.
 #pragma once
 #include <memory>
 #include <optional>

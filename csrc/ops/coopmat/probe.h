@@ -1,4 +1,4 @@
-// What shaders/coopmat/coopmat_layout.comp answers, and what may be believed of it.
+// Answers of shaders/coopmat/coopmat_layout.comp, and checks of them.
 //
 // A probe's answer decides which kernels run, and how: a driver's fault, or a driver that executes nothing, must not
 // become a division by zero or a wrong product. An answer that cannot be true leaves the device without matrix units;

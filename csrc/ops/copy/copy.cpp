@@ -88,7 +88,7 @@ void on_device(const at::Tensor& src, const at::Tensor& dst) {
   host_to_device(host.to(dst.scalar_type()), dst, /*non_blocking=*/false);
 }
 
-// What TensorIterator refuses where PyTorch copies, which asks other devices before it makes one.
+// Checks that TensorIterator makes where PyTorch copies; PyTorch asks other devices before it makes one.
 void check_copy(const at::Tensor& src, const at::Tensor& dst) {
   if (C10_UNLIKELY(dst.sizes() != src.sizes())) {
     const at::DimVector shape = at::infer_size_dimvector(dst.sizes(), src.sizes());

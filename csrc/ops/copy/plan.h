@@ -1,4 +1,4 @@
-// Who copies, transposes and converts: pure functions of sizes, dtypes and what is known of the device.
+// Kernels that copy, transpose and convert: pure functions of sizes, dtypes and what is known of the device.
 #pragma once
 #include <cstdint>
 #include <optional>

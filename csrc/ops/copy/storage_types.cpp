@@ -31,7 +31,7 @@ int format_of(c10::ScalarType t) {
 // Both dense; one of them float8, the other float32.
 void launch_float8(const at::Tensor& floats, const at::Tensor& bytes, bool decodes) {
   if (floats.numel() == 0) return;
-  // What this PyTorch makes of numbers beyond the largest: before 2.13 a NaN.
+  // Numbers beyond the largest become this; before PyTorch 2.13 a NaN.
   static const bool saturates = c10::Float8_e4m3fn(1e6f).x == 0x7e;
   TensorArgs args;
   Float8Params p{};

@@ -75,8 +75,8 @@ void measure(const Points& s, const at::Tensor& out) {
   p.n = static_cast<uint64_t>(tiled ? tiles : s.distances());
   const int local = tiled ? kTile * kTile : 64;
   launch(current(s.x), kernel,
-         {.dtype = dtype, .norm = static_cast<int>(norm_of(s.power)), .pairs = s.pairs, .tiled = tiled, .local = local}, p, args,
-         linear_grid(tiled ? p.n : ceil_div(p.n, static_cast<uint64_t>(local))));
+         {.dtype = dtype, .norm = static_cast<int>(norm_of(s.power)), .pairs = s.pairs, .tiled = tiled, .local = local},
+         p, args, linear_grid(tiled ? p.n : ceil_div(p.n, static_cast<uint64_t>(local))));
 }
 
 void differentiate(const Points& s, const at::Tensor& grad, const at::Tensor& distances, const at::Tensor& grad_x) {
@@ -137,7 +137,7 @@ at::Tensor cdist_forward(const at::Tensor& x1, const at::Tensor& x2, double p, s
   at::Tensor out = at::empty(shape, x1.options());
   if (out.numel() == 0) return out;
   if (s.features == 0) return out.zero_();
-  // Where the sets are large, as PyTorch's other devices: by a matrix product. 16-bit squares lose too much in it.
+  // Large sets, as on PyTorch's other devices: by a matrix product. 16-bit squares lose too much in it.
   constexpr int64_t kFew = 25;
   const bool by_product =
       p == 2 && x1.element_size() >= 4 && (mode == 1 || (mode == 0 && (s.rows > kFew || s.columns > kFew)));

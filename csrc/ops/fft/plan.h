@@ -1,4 +1,4 @@
-// How a transform along one dimension is computed: a pure function of its sizes and what is known of the device.
+// Passes of a transform along one dimension: a pure function of its sizes and what is known of the device.
 #pragma once
 #include <c10/util/SmallVector.h>
 

@@ -32,7 +32,7 @@ class GeneratedKernel {
     // t, the tag by which an error names the kernel, and n, an array whose element i is i.
     char kind;
     uint32_t count;  // of an array of numbers; 0: no array
-    // What users' kernels want of a tensor. Generated code is right by construction.
+    // Demands of users' kernels on a tensor. Generated code is right by construction.
     std::optional<at::ScalarType> dtype;
     uint32_t item_bytes;  // of an element; 0: any
     bool contiguous;

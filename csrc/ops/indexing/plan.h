@@ -1,4 +1,4 @@
-// How an indexing op's iteration space is cut: a pure function of sizes, strides, dtypes and what is known of the
+// Launches over an indexing op's iteration space: a pure function of sizes, strides, dtypes and what is known of the
 // device. Two kernels run every plan: shaders/indexing/index_move.comp moves bits, index_combine.comp accumulates.
 //
 // `plain` is addressed by position alone (the output of a gather, the source of a scatter). `indexed` is addressed by

@@ -1,4 +1,5 @@
-// What factorizations and solvers share: batches of matrices as 3-D tensors, and the dtypes that they compute in.
+// Helpers that factorizations and solvers share: batches of matrices as 3-D tensors, and the dtypes that they compute
+// in.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -20,7 +21,7 @@ inline DType number_dtype(const char* op, const at::Tensor& t) {
   return dtype;
 }
 
-// What stubs of PyTorch are given: numbers in memory, column by column. `t` may say of them that they are a transpose,
+// The operands of PyTorch's stubs: numbers in memory, column by column. `t` may say of them that they are a transpose,
 // or conjugates, which the stub's other arguments say too.
 inline at::Tensor as_columns(const at::Tensor& t) {
   const at::Tensor stored = t.is_conj() ? t.conj() : t;
@@ -70,7 +71,7 @@ inline at::Tensor block(const at::Tensor& t, int64_t row, int64_t rows, int64_t 
   return t.narrow(1, row, rows).narrow(2, column, columns);
 }
 
-// Where a matrix is cut in two: near the middle, in whole `unit`s. n > unit.
+// The row at which a matrix is cut in two: near the middle, in whole `unit`s. n > unit.
 inline int64_t first_half(int64_t n, int64_t unit) { return (n + 2 * unit - 1) / (2 * unit) * unit; }
 
 }  // namespace aule::ops

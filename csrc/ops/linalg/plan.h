@@ -1,4 +1,4 @@
-// How matrices are factorized and triangles solved: pure functions of sizes and of what is known of the device.
+// Launches that factorize matrices and solve triangles: pure functions of sizes and of what is known of the device.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -27,7 +27,7 @@ inline uint32_t workgroup_for_elements(const Caps& caps, int64_t elements) {
   return std::min<uint32_t>(workgroup_for(caps, elements / 16), 256);
 }
 
-// How columns of a matrix [rows, columns] are LU-factorized: so many at once, by lu_panel.comp in shared memory or in
+// Columns of a matrix [rows, columns] that are LU-factorized at once: by lu_panel.comp in shared memory or in
 // memory, or by lu_panel_registers.comp, where an invocation has rows.
 struct LuPanelPlan {
   int64_t columns = 0;
@@ -41,7 +41,7 @@ constexpr int64_t kLuSharedBytes = 24 << 10, kLuSide = 80;
 LuPanelPlan lu_panel_plan(const DeviceProfile& profile, DType dtype, int64_t rows, int64_t columns);
 std::string text_of(const LuPanelPlan& plan);
 
-// How a matrix of n rows is Cholesky-factorized.
+// The Cholesky factorization of a matrix of n rows.
 struct CholeskyPlan {
   bool at_once = false;  // by cholesky_block.comp; else its upper left part is, and so on
   int64_t side = 0;      // of the shared memory of cholesky_block.comp
@@ -50,7 +50,7 @@ struct CholeskyPlan {
 CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n);
 std::string text_of(const CholeskyPlan& plan);
 
-// How a triangle of n rows is solved for some columns.
+// The solution of a triangle of n rows for some columns.
 struct TrianglePlan {
   bool at_once = false;    // by triangular_solve.comp; else by halves
   bool in_shared = false;  // a workgroup has columns of one matrix in shared memory

@@ -1,4 +1,4 @@
-// How losses over classes are cut: pure functions of sizes, dtypes and what is known of the device.
+// Launches of losses over classes: pure functions of sizes, dtypes and what is known of the device.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -120,7 +120,7 @@ at::Tensor embedded(const at::Tensor& b, bool other_is_conj, Number scale) {
   return (k_inner ? real.mT() : real).expand({b.size(0), 2 * k, 2 * n});
 }
 
-// What the operands of a real product cost: an embedding is four numbers of two, a copy reads and writes two.
+// The cost of the operands of a real product: an embedding is four numbers of two, a copy reads and writes two.
 int64_t elements_moved(const ComplexCall& call) {
   return 6 * distinct(call.b).numel() + (has_rows(call.a) ? 0 : 4 * distinct(call.a).numel());
 }

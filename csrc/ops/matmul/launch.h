@@ -1,4 +1,4 @@
-// What the launchers of plans share: a call, and the params that the kernels have in common.
+// Parts that the launchers of plans share: a call, and the params that the kernels have in common.
 #pragma once
 #include <ATen/core/Tensor.h>
 

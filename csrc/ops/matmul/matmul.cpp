@@ -29,7 +29,7 @@ bool strides_fit_i32(const at::Tensor& t) {
   return t.stride(1) <= kMax && t.stride(2) <= kMax;
 }
 
-// What torch.backends.fp32_precision or torch.set_float32_matmul_precision allows; the second leaves the first alone.
+// Set by torch.backends.fp32_precision or torch.set_float32_matmul_precision; the second leaves the first alone.
 Float32Precision float32_precision() {
   if (const auto asked = asked_float32_precision()) return *asked;
   try {
@@ -83,7 +83,7 @@ void check_dim(const char* op, const char* argument, const at::Tensor& t, int64_
 // A 2-D or 1-D result as the batch of one that gemm wants.
 at::Tensor batch_of(const at::Tensor& t) { return t.unsqueeze(0); }
 
-// What is added to a result of these sizes; where `out` itself is, and is about to grow, as it was.
+// The matrix that is added to a result of these sizes; where `out` itself is, and is about to grow, as it was.
 at::Tensor addend(const at::Tensor& self, at::IntArrayRef sizes, const at::Tensor& out) {
   if (!self.defined()) return self;
   return (self.is_same(out) && self.sizes() != sizes ? self.clone() : self).expand(sizes);
@@ -138,7 +138,7 @@ void gemm(const char* op, const at::Tensor& a_in, const at::Tensor& b_in, const 
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   for (int64_t size : {out.size(0), out.size(1), out.size(2), a.size(2)})
     TORCH_CHECK(size < kMax, op, ": expected every size below 2^31, but got ", a.sizes(), " @ ", b.sizes());
-  // Where c is out itself, some kernels read each element before they write it; for others, below, it is copied.
+  // If c is out itself, some kernels read each element before they write it; for others, below, it is copied.
   const bool in_place = has_c && is_in_place(c, out);
   at::Tensor added = !has_c ? at::Tensor() : in_place ? c : apart_from(out, c);
 

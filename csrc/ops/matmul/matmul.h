@@ -6,8 +6,8 @@
 
 namespace aule::ops {
 
-// What follows a product, before it is rounded to out's dtype where its kernel can: the activation, then the residual,
-// of out's sizes; undefined: none.
+// The epilogue of a product, before it is rounded to out's dtype where its kernel can: the activation, then the
+// residual, of out's sizes; undefined: none.
 struct GemmEpilogue {
   Activation activation = Activation::none;
   at::Tensor residual;

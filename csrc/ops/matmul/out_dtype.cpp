@@ -16,7 +16,7 @@ void check(const char* op, const at::Tensor& matrix, at::ScalarType out_dtype, c
               out.scalar_type());
 }
 
-// What is added has the dtype of the matrices or of the result.
+// The matrix that is added has the dtype of the matrices or of the result.
 at::Tensor added(const char* op, const at::Tensor& self, const at::Tensor& matrix, at::ScalarType out_dtype) {
   TORCH_CHECK(self.scalar_type() == out_dtype || self.scalar_type() == matrix.scalar_type(), op,
               ": expected the added tensor to have dtype ", out_dtype, " or ", matrix.scalar_type(), ", but got ",

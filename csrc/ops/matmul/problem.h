@@ -14,7 +14,7 @@ struct MatrixView {
   MatrixView transposed() const { return {address, batch, col, row}; }
 };
 
-// What torch.set_float32_matmul_precision allows a float32 product.
+// The precision that torch.set_float32_matmul_precision allows a float32 product.
 enum class Float32Precision : uint8_t { highest, high, medium };
 
 enum class Activation : uint8_t {

@@ -1,4 +1,4 @@
-// Which kernel multiplies two matrices, and with which sizes: one function, from a problem and a device to a plan. It
+// The kernel that multiplies two matrices, and its sizes: one function, from a problem and a device to a plan. It
 // reads no environment, no file and no device, and calls no kernel. Each plan is launched by the file of its name.
 #pragma once
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace aule::ops {
 
-// What was found by running kernels on a device's matrix units, which its profile cannot say.
+// Facts of a device's matrix units that kernels found by running there, which its profile cannot say.
 struct MatrixUnits {
   MatrixLayout layout;        // of the dtype that multiplied_dtype() names; not usable: no matrix units for it
   uint32_t int8_refuted = 0;  // bit i: int8 tile i gave a wrong product
@@ -211,7 +211,7 @@ struct GemmPlan {
 
 // The 16-bit dtype that matrix units would multiply for this problem; f32: none.
 DType multiplied_dtype(const GemmProblem& g, const Overrides& overrides);
-// What float32 is cut into.
+// The dtype of the pieces of float32.
 DType piece_dtype(const Overrides& overrides);
 
 // k > 0, and every size below 2^31.

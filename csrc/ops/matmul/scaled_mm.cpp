@@ -65,7 +65,7 @@ at::Tensor empty_result(const at::Tensor& a, std::optional<c10::ScalarType> out_
   return at::empty({0}, a.options().dtype(out_dtype.value_or(a.scalar_type())));
 }
 
-// What one operand's lists of _scaled_mm_v2 say.
+// One operand's lists of _scaled_mm_v2.
 const at::Tensor& one_scale(const char* op, Scales scales, at::IntArrayRef recipes, at::IntArrayRef swizzles,
                             at::IntArrayRef per_row) {
   constexpr int64_t kTensorWise = 0, kRowWise = 1;  // torch.nn.functional.ScalingType

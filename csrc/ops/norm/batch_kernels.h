@@ -1,4 +1,4 @@
-// What the operators of batch norm are made of: kernels over the channels of a batch.
+// The kernels of the operators of batch norm: kernels over the channels of a batch.
 #pragma once
 #include "ops/norm/norm.h"
 #include "ops/norm/params.h"

@@ -1,4 +1,4 @@
-// How softmax and norms are launched: pure functions of sizes, dtypes, addresses and what is known of the device.
+// Launches of softmax and norms: pure functions of sizes, dtypes, addresses and what is known of the device.
 #pragma once
 #include <c10/util/SmallVector.h>
 
@@ -21,7 +21,7 @@ struct RowOperand {
 
 // Elements of a row per access (shaders/norm/rowwise_group.glsl).
 enum class RowVec : int { one, vec4, vec8, vec8_any_start };
-// Who owns a row: axis GROUP. A workgroup adds by a tree in shared memory, or by subgroups first.
+// The owner of a row: axis GROUP. A workgroup adds by a tree in shared memory, or by subgroups first.
 enum class RowOwner : int { invocation, workgroup_tree, workgroup_subgroups };
 
 // Kernels that treat the rows independently (softmax.comp, norm_fwd.comp and their gradients).

@@ -22,7 +22,7 @@ enum Kind : int { kScale, kScaleAndDot, kDot };
 
 constexpr int64_t kManyRows = 4096;  // with a quarter as many workgroups, devices are still busy
 
-// What row_products.comp is given; undefined tensors are not used by the kind. x and y: [rows, n], or one row for all.
+// Operands of row_products.comp; undefined tensors are not used by the kind. x and y: [rows, n], or one row for all.
 struct RowProducts {
   Kind kind;
   int64_t rows, n;

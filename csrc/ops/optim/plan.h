@@ -1,4 +1,4 @@
-// What optimizers decide by the device: pure functions.
+// Choices of optimizers that depend on the device: pure functions.
 #pragma once
 #include <cstdint>
 

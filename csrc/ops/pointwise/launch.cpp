@@ -153,7 +153,7 @@ struct Call {
   std::array<Value, N> values{};  // of operands that are by value
   std::array<Value, 3> scalars{};
 
-  // What all kernels have. Operand k has `elems(k)` elements from the first to the last.
+  // Params that all kernels have. Operand k has `elems(k)` elements from the first to the last.
   template <class Params, class Spec, class Elems>
   void set_operands(Params& p, Args& args, Spec& spec, const std::array<int64_t, N>& offsets,
                     const std::array<OperandMode, N>& modes, const Elems& elems) const {

@@ -1,4 +1,4 @@
-// Who computes a pointwise operator: a pure function of shapes, dtypes, addresses and what is known of the device.
+// Kernels of a pointwise operator: a pure function of shapes, dtypes, addresses and what is known of the device.
 //
 // Pieces of an iterator that fit the kernels come from StridedShape::for_each_piece. Each has a plan, which is made
 // without an allocation: this is the path of the smallest operators.
@@ -19,7 +19,7 @@ namespace aule::ops {
 
 inline constexpr int64_t kSimdElems = 4 * 8 * 8;  // of a workgroup of *_simd.comp
 
-// How a kernel reads an operand or writes the result; the kernels' constants have these values.
+// A kernel's access to an operand or to the result; the kernels' constants have these values.
 enum class OperandMode : uint8_t { strided = 0, packed = 1, by_value = 2, constant = 3 };
 
 struct PointwiseOperand {

@@ -18,7 +18,7 @@ namespace {
 
 using Extent = PoolWindow::Extent;
 
-// What sums are made in.
+// The dtype of sums.
 at::ScalarType sums_of(const at::Tensor& t) { return t.is_floating_point() ? sum_type_of(t) : at::kLong; }
 
 // Smaller than, or as small as, every element can be.
@@ -36,7 +36,7 @@ Range adaptive_range(const PoolWindow& w, size_t d, int64_t o) {
   const int64_t begin = o * w.in[d] / w.out[d], end = ceil_div((o + 1) * w.in[d], w.out[d]);
   return {begin, end - begin};
 }
-// How many cells it counts for in an average.
+// Cells for which it counts in an average.
 int64_t cells(const PoolWindow& w, size_t d, int64_t o, bool count_pad) {
   if (w.adaptive) return adaptive_range(w, d, o).count;
   const int64_t begin = o * w.stride[d] - w.pad[d],
@@ -177,7 +177,7 @@ Maxima maxima_along(const PoolWindow& w, const PoolPlan& plan, size_t d, const M
     }
     return {at::cat(values, dim), at::cat(indices, dim)};
   }
-  // What is beside the input is smaller than all of it; a window of nothing else points to the nearest edge.
+  // Padding is -inf. A window of padding alone returns the index of the nearest edge.
   const int64_t before = w.pad[d], after = padded_size(w, d) - before - w.in[d];
   const auto pad = [&](const at::Tensor& t, bool lowest) {
     const auto side = [&](int64_t at, int64_t count) {

@@ -19,7 +19,7 @@ struct PoolWindow {
 bool is_identity(const PoolWindow& w, size_t axis);
 
 enum class PoolPass : uint8_t { avg_forward, avg_backward, max_forward, max_backward };
-// How one axis is served, where not all are together.
+// The kernel of one axis, where not all are served together.
 enum class PoolAxis : uint8_t {
   identity,
   whole,            // by one launch over this axis alone

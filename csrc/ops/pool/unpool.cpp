@@ -19,7 +19,7 @@
 namespace aule::ops {
 namespace {
 
-// What remains to be checked once the counts of the arguments are known.
+// Checks that follow once the counts of the arguments are known.
 void check_unpool(const char* op, int dims, const at::Tensor& self, at::IntArrayRef output_size) {
   for (int64_t d = 1; d < self.dim(); ++d)
     TORCH_CHECK(self.size(d) > 0, op, "(): Expected input to have non-zero size for non-batch dimensions, but got ",

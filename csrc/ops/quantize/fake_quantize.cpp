@@ -53,7 +53,7 @@ struct Quantization {
   }
 };
 
-// What a launch writes; `dy` and the terms are the gradients'.
+// Results of a launch; `dy` and the terms are the gradients'.
 struct Results {
   at::Tensor y, mask, dy, scale_terms, zero_terms;
   float factor = 1;

@@ -131,7 +131,7 @@ ReducePass first_pass(const DeviceProfile& profile, const ReduceLayout& layout, 
         std::clamp<uint32_t>(std::bit_ceil(static_cast<uint32_t>(std::min<int64_t>(layout.n_red / 4, most))), 32, most);
     wanted = 1024 / layout.n_out;
     shortest = 8192;
-  } else {  // for columns. An invocation loads one element of a row, so many invocations are needed to keep enough
+  } else {  // for columns. An invocation loads one element of a row, and therefore many are needed to keep enough
             // bytes in flight.
     wanted = (int64_t{1} << 18) / layout.n_out;
     shortest = 32;

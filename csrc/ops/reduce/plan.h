@@ -1,4 +1,4 @@
-// How a set of dimensions is reduced: a pure function of sizes, strides, dtypes and what is known of the device.
+// Launches that reduce a set of dimensions: a pure function of sizes, strides, dtypes and what is known of the device.
 #pragma once
 #include <c10/util/SmallVector.h>
 
@@ -21,7 +21,7 @@ enum class ReduceOp : int {
 #include "reduce/reduce_ops.def"
 #undef REDUCE_OP
 };
-// What is carried per output; see reduce.comp.
+// The state of an output; see reduce.comp.
 enum class ReduceKind { value, arg, moments, lse, minmax };
 
 struct Reduction {

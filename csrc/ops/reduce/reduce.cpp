@@ -89,7 +89,7 @@ Parts parts_of(const at::Tensor& self, DimMask mask, bool reduced) {
 at::TensorOptions real_options(const at::Tensor& self) {
   return self.options().dtype(c10::toRealValueType(self.scalar_type()));
 }
-// What any, all and counts look at.
+// The operand of any, all and counts.
 at::Tensor truths(const at::Tensor& self) { return self.is_complex() ? at::ne(self, 0) : self; }
 
 at::ScalarType sum_type(const at::Tensor& self, OptionalType dtype) {

@@ -1,4 +1,4 @@
-// How rows are scanned: a pure function of sizes and what is known of the device.
+// Launches that scan rows: a pure function of sizes and what is known of the device.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -28,7 +28,7 @@ struct ScanPlan {
   std::optional<Prefixes> prefixes;  // none if a row is one chunk
 };
 
-// Nothing: a row has so many chunks that their prefixes need a longer loop than the driver allows.
+// Nothing: the prefixes of a row's chunks need a longer loop than the driver allows.
 std::optional<ScanPlan> scan_plan(const DeviceProfile& profile, const ScanProblem& problem);
 std::string text_of(const ScanPlan& plan);
 

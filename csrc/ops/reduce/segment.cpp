@@ -24,7 +24,7 @@ enum class SegmentOp : int {
 #include "reduce/segment_ops.def"
 #undef SEGMENT_OP
 };
-constexpr int64_t kSegmentLocal = 64;             // of segment_reduce*.comp
+constexpr int64_t kSegmentLocal = 64;  // of segment_reduce*.comp
 constexpr int64_t kLongSegment = 128;  // elements from which a workgroup owns a segment, on GPUs
 
 SegmentOp segment_op(std::string_view reduce) {
@@ -63,7 +63,7 @@ uint64_t bits_of(double x, DType c) {
   return c == DType::f64 ? std::bit_cast<uint64_t>(x) : uint64_t{std::bit_cast<uint32_t>(static_cast<float>(x))};
 }
 
-// What both kernels are told of the sizes.
+// Sizes, as both kernels take them.
 template <class Params>
 void fill_sizes(Params& p, TensorArgs& args, const at::Tensor& data, const at::Tensor& offsets, int64_t axis,
                 const OptionalScalar& initial, double otherwise, DType c) {

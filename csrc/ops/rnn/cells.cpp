@@ -23,7 +23,7 @@ void check_cell(const char* op, const at::Tensor& input_gates, const at::Tensor&
 // Contiguous for the kernel, or an undefined tensor.
 at::Tensor dense(const OptionalTensor& t) { return t.has_value() && t->defined() ? t->contiguous() : at::Tensor(); }
 
-// What the forward of both cells reads besides the state, contiguous.
+// Operands of the forward of both cells besides the state, contiguous.
 struct Gates {
   at::Tensor input, hidden, input_bias, hidden_bias;
   Gates(const at::Tensor& i, const at::Tensor& h, const OptionalTensor& bi, const OptionalTensor& bh)

@@ -28,7 +28,7 @@ at::Tensor input_gates(const RecurrentLayer& layer) {
   return gates;
 }
 
-// What a forward step reads and writes, set once; each step says where.
+// Operands and results of a forward step, set once; each step says where.
 class ForwardStep {
  public:
   ForwardStep(const RecurrentLayer& layer, const RecurrentResult& result, const at::Tensor& c, const at::Tensor& h_out,

@@ -31,7 +31,7 @@ struct RecurrentLayer {
   bool is_projected() const { return weights[0].projection.defined(); }
 };
 
-// What the backward reads beside the inputs: see shaders/rnn/recurrent_forward.comp.
+// Tensors that the backward reads beside the inputs: see shaders/rnn/recurrent_forward.comp.
 struct RecurrentKept {
   at::Tensor gates, inner, before;
   at::Tensor hidden;  // before the projection
@@ -46,13 +46,13 @@ struct RecurrentGradients {
   at::Tensor x, h, c;
   std::vector<RecurrentWeights> weights;
 };
-// Which of them to compute; of the weights those of all directions.
+// The gradients to compute; of the weights those of all directions.
 struct RecurrentNeeds {
   bool x = true, h = true, c = true, input = true, hidden = true, input_bias = true, hidden_bias = true,
        projection = true;
 };
 
-// Whether dtypes and shapes are those of the kernels, for an x of so many features.
+// Whether the kernels serve these dtypes and shapes, for an x of `features` features.
 bool recurrent_layer_serves(const RecurrentLayer& layer, int64_t features);
 RecurrentResult recurrent_layer(const RecurrentLayer& layer, bool keeps);
 // Gradients of the results may be undefined: zeros.

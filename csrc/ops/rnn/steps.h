@@ -1,4 +1,4 @@
-// What forward and backward of a recurrent layer share: where each step's rows lie, and its launches.
+// Parts that forward and backward of a recurrent layer share: the places of each step's rows, and its launches.
 #pragma once
 #include <ATen/core/Tensor.h>
 

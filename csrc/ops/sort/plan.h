@@ -1,4 +1,4 @@
-// How rows are sorted and searched: pure functions of sizes, dtypes and what is known of the device.
+// Launches that sort and search rows: pure functions of sizes, dtypes and what is known of the device.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,7 +22,7 @@ struct SortPlan {
   int64_t block = 0;           // elements of the first runs
   bool has_positions = false;  // beside the keys: of 64-bit dtypes
   int merges = 0;              // dispatches that merge
-  uint64_t rows_at_once = 0;   // rows whose keys are in memory at a time: the grids are for so many
+  uint64_t rows_at_once = 0;   // rows whose keys are in memory at a time, for which the grids are
   Grid block_grid, merge_grid, emit_grid;
 };
 SortPlan sort_plan(const DeviceProfile& profile, const SortProblem& problem);

@@ -80,7 +80,7 @@ DType check_operands(const char* op, const at::Tensor& sparse, const at::Tensor&
   return c;
 }
 
-// Where a row may be longer than one invocation may walk: products of single elements, added up by index.
+// Rows that may be longer than one invocation may walk: products of single elements, added up by index.
 at::Tensor long_rows(const Compressed& matrix, const at::Tensor& dense, int64_t rows, const at::Scalar& alpha) {
   const at::Tensor entries = at::arange(matrix.columns.size(0), matrix.columns.options());
   const at::Tensor row = at::searchsorted(matrix.begins, entries, /*out_int32=*/false, /*right=*/true).sub(1);

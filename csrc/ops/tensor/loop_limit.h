@@ -24,7 +24,7 @@ inline uint64_t longest_walk(const Caps& caps) {
 }
 inline bool may_walk(const Caps& caps, uint64_t iterations) { return iterations <= longest_walk(caps); }
 
-// What a refusal says of the device.
+// The text of a refusal about the device.
 inline std::string loop_limit_text(const Caps& caps) {
   return "this device's driver ends loops after " + std::to_string(caps.max_loop_iterations) + " iterations (" +
          caps.driver_name + " " + caps.driver_info + ")";

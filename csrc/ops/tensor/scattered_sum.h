@@ -1,4 +1,4 @@
-// How kernels add terms that several invocations find for one element (common/scattered_sum.glsl).
+// Sums of terms that several invocations find for one element (common/scattered_sum.glsl).
 #pragma once
 #include <ATen/Context.h>
 

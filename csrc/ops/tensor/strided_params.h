@@ -18,7 +18,7 @@ inline bool vec_aligned(uint64_t address, DType dtype, int vec) {
   return address % std::min<uint64_t>(16, dtype_size(dtype) * static_cast<uint64_t>(vec)) == 0;
 }
 
-// Invocations of a strided kernel: for each row, so many that each has `each` elements.
+// Invocations of a strided kernel: for each row as many as it takes for each to have `each` elements.
 template <int N>
 uint64_t strided_vecs(const StridedShape<N>& shape, int each = kStridedVec) {
   uint64_t vecs = ceil_div(static_cast<uint64_t>(shape.sizes[0]), static_cast<uint64_t>(each));

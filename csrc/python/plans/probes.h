@@ -1,4 +1,4 @@
-// What plans of products and of convolutions read of a device that is described in numbers.
+// A device that is described in numbers, as plans of products and of convolutions read it.
 #pragma once
 #include <map>
 #include <span>

@@ -21,7 +21,7 @@ struct Params {
   uint64_t query, key, value, out_, logsumexp, bias;
   uint64_t grad_out, stats, grad_query, grad_key, grad_value, grad_bias;  // stats: STATS_BYTES
   uint64_t grad_logsumexp;                                                // 0: none
-  uint64_t partial;                         // of the splits of flash_attn_splitkv_shared, float32
+  uint64_t partial;                         // of split-KV in two kernels, float32
   uint64_t seed, offset, state;
   uint64_t sequences;                       // ragged: ivec4 per batch element
   uint64_t cu_seq_q, cu_seq_k, seqused_k;   // the lists it is made of (sequences.glsl); 0: not given
@@ -32,7 +32,7 @@ struct Params {
   uint groups;             // workgroups that have work
   int heads, kv_heads, q_len, k_len, head_dim, v_dim;
   int diagonal, left, right;
-  int splits;                 // flash_attn_splitkv_shared: workgroups that share the keys
+  int splits;                 // split-KV: workgroups that share the keys
   int total_q, total_k;       // ragged: rows of all sequences together, or keys that a sequence has room for
   int page_step, page_count;  // pages of a sequence, and in all
   float scale, softcap;
@@ -168,7 +168,7 @@ int next_kept_query(uint64_t head, int key, int key_last, int at, int end) {
   return end;
 }
 #endif
-// What the backward has of each query row: {logsumexp, delta}. Beside a bias of numbers it is {hi, delta, lo, unused}:
+// The backward's numbers of each query row: {logsumexp, delta}. Beside a bias of numbers it is {hi, delta, lo, unused}:
 // the log-sum-exp is hi + lo, of which lo has what the float32 hi has no bits for (flash_attn_bwd_row_sums.comp).
 const bool TWO_PARTS = BIAS_DTYPE >= 0 && BIAS_DTYPE != AULE_DT_BOOL && !ALIBI;
 const int STATS_BYTES = TWO_PARTS ? 16 : 8;

@@ -1,5 +1,5 @@
 #pragma aule inline
-// What the forwards on cooperative matrices share: scores of a tile, reference maxima, sums of weights and of weighted
+// Shared by the forwards on cooperative matrices: scores of a tile, reference maxima, sums of weights and of weighted
 // values. The kernel declares row0, bh, score_scale, dropout, kept and kept_unit. EXPONENT_OF(r, c, e) is what is added
 // to a scaled score: minus the row's reference maximum, unless the kernel defines it. SCORES_BEGIN(i) sets a block's
 // scores before the products: to 0, unless the kernel defines it.

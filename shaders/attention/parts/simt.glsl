@@ -259,7 +259,7 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
 }
 
 #ifndef ATTENTION_GENERATED
-// Where the tile of a row or key begins, of tiles from `origin` on; `end` where there is no such row.
+// The beginning of the tile of a row or key, of tiles from `origin` on; `end` where there is no such row.
 int tile_from(int at, int origin, int end) { return at < end ? origin + (at - origin) / BN * BN : end; }
 // Whether each of these queries sees each of these keys, so that the tile needs no mask. All of them must exist.
 bool seen_whole(int first_query, int last_query, int first_key, int last_key) {

@@ -57,7 +57,7 @@ class Layer:
     transposed: bool = False
 
     def within(self, most: tuple[int, int, int] | None) -> Layer:
-        """The same with at most so many images, channels (a multiple of the groups' own) and so large an extent."""
+        """The same with at most these images, channels (a multiple of the groups' own) and extent."""
         if most is None:
             return self
         images, channels, extent = most

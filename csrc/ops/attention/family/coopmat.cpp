@@ -24,7 +24,7 @@ void pad_heads(FlashCoopMatPlan& plan, const AttentionProblem& problem) {
 
 constexpr int kMostListed = 2048;  // blocks of a mask in a workgroup's list: 8 KiB of shared memory
 
-// What the plan of a pass makes of the problem's mask; its tiles are known.
+// Sets the members that depend on the problem's mask. The plan's tiles are known.
 void set_mask(FlashCoopMatPlan& plan, const AttentionProblem& problem, AttentionPass pass) {
   const AttentionMask& mask = problem.mask;
   const bool dkdv = pass == AttentionPass::dkdv, forward = pass == AttentionPass::forward;

@@ -26,7 +26,7 @@ struct FlashCoopMatPlan {
   int dim = 0, v_dim = 0;  // padded head sizes
   int row_blocks = 0, tile = 0, blocks_in_flight = 0, stages = 0;
   int role_split = 1;   // subgroups that share rows; 2: one has S, one dP, and each a result
-  int from_global = 0;  // stationary operands come straight from memory if so many rows pass; 0: never
+  int from_global = 0;  // rows that pass from which stationary operands come straight from memory; 0: never
   int motion_barriers = 0;
   bool acc_is_a_operand = false;  // accumulators become A operands within a lane
   int block = 0;                  // rows of a workgroup

@@ -10,7 +10,7 @@ namespace aule::ops {
 struct CoopMatEntry {
   int dim = 0;  // the larger padded head size, at most; 0: no entry
   int subgroups = 0, row_blocks = 0, tile = 0, blocks_in_flight = 0, stages = 0;
-  // Stationary operands come straight from memory if rows are whole and aligned and at least so many others pass. The
+  // Stationary operands come straight from memory if rows are whole and aligned and this many others pass. The
   // kernel starts later, and the loop has more registers. 0: never.
   int from_global = 0;
   int motion_barriers = 0;  // forward: MOTION_BARRIERS of flash_attn_fwd_coopmat.comp

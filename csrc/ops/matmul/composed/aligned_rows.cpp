@@ -15,7 +15,7 @@
 namespace aule::ops {
 namespace {
 
-// What is copied, of a product that is not transposed.
+// Operands that are copied, of a product that is not transposed.
 struct Copies {
   bool a = false, b = false, out = false;
 };
@@ -42,7 +42,7 @@ double time_of(const Copies& c, const CoopMatPlan& x, const GemmProblem& g, cons
   return tuning.align_us * (c.a + c.b + c.out) + tuning.align_us_per_element * static_cast<double>(all);
 }
 
-// What single loads and stores take longer than those of vec8s.
+// Time that vec8 access saves over scalar access.
 double time_saved(const Copies& c, const CoopMatPlan& x, const GemmProblem& g, const ProductTuning& tuning) {
   const uint64_t tiles_m = ceil_div(g.m, x.tile.bm), tiles_n = ceil_div(g.n, x.tile.bn);
   // Of each element: a vec8 takes 8 / vec loads instead of one. Two loads were not measured, and count as one.
@@ -55,7 +55,7 @@ double time_saved(const Copies& c, const CoopMatPlan& x, const GemmProblem& g, c
   return saved;
 }
 
-// What the tiles of row classes take longer: there may be more of them.
+// Time that the tiles of row classes add: there may be more of them.
 double time_of_classes(const CoopMatPlan& x, const GemmProblem& g, const ProductTuning& tuning) {
   const uint64_t before = uint64_t{ceil_div(g.m, x.tile.bm)} * ceil_div(g.n, x.tile.bn) * g.batches,
                  after = uint64_t{ceil_div(g.m, 8 * x.tile.bm)} * 8 * ceil_div(g.n + 7, x.tile.bn) * g.batches;
@@ -67,7 +67,7 @@ double time_of_classes(const CoopMatPlan& x, const GemmProblem& g, const Product
 
 using Halves = AlignedRowsPlan::Halves;
 
-// How a product is cut whose copies take more memory than they may; nothing where that does not help.
+// The cut of a product whose copies take more memory than they may; nothing where none helps.
 std::optional<Halves> halves_of(const Copies& c, const CoopMatPlan& x, const GemmProblem& g,
                                 const ProductTuning& tuning) {
   constexpr uint32_t kLeast = 512;
@@ -201,7 +201,7 @@ at::Tensor aligned(const at::Tensor& t, bool transposed) {
   return shared ? copy.expand_as(t) : copy;
 }
 
-// What is added, in rows like those of `whole`. A row or a column that it repeats is left as it is.
+// The matrix that is added, in rows like those of `whole`. A row or a column that it repeats is left as it is.
 at::Tensor placed_like(const at::Tensor& whole, const at::Tensor& t) {
   if (!t.defined() || t.stride(1) == 0 || t.stride(2) == 0) return t;
   return at::empty_strided(t.sizes(), whole.strides(), t.options()).copy_(t);

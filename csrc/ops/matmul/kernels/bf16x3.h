@@ -12,7 +12,7 @@ struct GemmCall;
 
 // Whether a float32 product may be made of 16-bit ones at all on such a device.
 bool may_take_bf16x3(const Caps& caps);
-// What torch.backends.fp32_precision allows, where it says anything.
+// The precision that torch.backends.fp32_precision allows, where it says anything.
 std::optional<Float32Precision> asked_float32_precision();
 
 std::optional<GemmPlan> plan_bf16x3(const DeviceProfile& profile, const MatrixUnits& units, const GemmProblem& g,

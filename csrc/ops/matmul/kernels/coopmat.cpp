@@ -33,12 +33,12 @@ bool in_vec8(const MatrixView& v, const GemmProblem& g) {
   return v.col == 1 && (v.row % 8 == 0 || g.m == 1) && (v.batch % 8 == 0 || g.batches == 1) && v.address % 16 == 0;
 }
 
-// Where both operands are mn-major, matrices come straight from padded tiles, of which 48 k fit: nothing is transposed.
+// Both operands mn-major: matrices come straight from padded tiles, of which 48 k fit, and nothing is transposed.
 bool is_padded(const TilePlan& t) { return t.bk == 48; }
 
 bool is_large(const TilePlan& t) { return t.bm * t.bn > 128 * 128; }
 
-// Where the large tiles check addresses, whole lines are too much if both operands are k-major.
+// Large tiles that check addresses: whole lines are too much if both operands are k-major.
 int line_of(const CoopMatPlan& x) {
   return x.tile.bk != 64 || (is_large(x.tile) && x.a.k_major && x.b.k_major && x.addresses == 0) ? 4 : 8;
 }
@@ -118,7 +118,7 @@ std::optional<CoopMatPlan> best_tile(const CoopMatPlan& operands, const DevicePr
     if (t.bk % decoded.step != 0 || (decoded.step > 1 && g.k % t.bk != 0)) continue;
     cost.us += decoded.us_per_column * t.bn;
     if (!set_tile(x, t, profile, layout)) continue;
-    // What is mn-major is transposed on the way in, which wants the narrower side.
+    // An mn-major operand is transposed on the way in, which wants the narrower side.
     if (t.bm > t.bn && !x.a.k_major && x.b.k_major) continue;
     if (t.bn > t.bm && !x.b.k_major && x.a.k_major) continue;
     const uint64_t groups = uint64_t{ceil_div(g.m, t.bm)} * ceil_div(g.n, t.bn) * g.batches;
