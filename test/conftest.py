@@ -1,6 +1,5 @@
 """Every test runs strict: an operator without a kernel of ours fails the test instead of running on the CPU."""
 
-import dataclasses
 import functools
 import gc
 import os
@@ -172,12 +171,12 @@ def _attention_family(name, override):
 
 
 @pytest.fixture
-def as_gpu(monkeypatch):
+def as_gpu():
     """What torch.compile generates for GPUs, on software devices too."""
     from torch_aule.compile.codegen import facts
 
-    gpu = dataclasses.replace(facts._facts(0), software=False)
-    monkeypatch.setattr(facts, "_facts", lambda index: gpu)
+    with facts.override(software=False):
+        yield
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -27,7 +27,8 @@ from test_flex_attention import (  # noqa: E402  `fresh` is a fixture
 )
 
 from torch_aule.compile import config  # noqa: E402
-from torch_aule.compile.codegen.forms.fitting import DeviceFacts  # noqa: E402
+from torch_aule.compile.codegen import facts  # noqa: E402
+from torch_aule.compile.codegen.facts import DeviceFacts  # noqa: E402
 from torch_aule.compile.flex.matrices import matrix_tiles  # noqa: E402
 
 H200 = DeviceFacts(architecture="hopper", multiprocessors=132, shared_bytes=48 * 1024, max_push_bytes=256)
@@ -119,7 +120,6 @@ def test_texts_for_an_h200_compile(device, monkeypatch, dtype, form):
     monkeypatch.setattr(node, "start_compiling", lambda *args, **options: None)
     monkeypatch.setattr(launch, "aule_kernel", take)
     monkeypatch.setattr(runtime, "_spirv", read)
-    monkeypatch.setattr(problem.facts, "of_device", lambda device: H200)
     monkeypatch.setattr(problem.facts, "matrices_of", lambda index, dtype: layout)
     dim = {"causal": 64, "none": 128, "scores": 64, "odd": 72}[form]
     n = 256 if form != "odd" else 200
@@ -128,7 +128,8 @@ def test_texts_for_an_h200_compile(device, monkeypatch, dtype, form):
     if form == "scores":
         options["score_mod"] = lambda s, b, h, m, n: 20 * torch.tanh(s / 20)
     x = [torch.empty(1, 2, n, dim, device=device, dtype=dtype).requires_grad_() for _ in range(3)]
-    torch.autograd.grad(torch.compile(flex_attention, dynamic=False)(*x, **options).sum(), x)
+    with facts.override(**asdict(H200)):
+        torch.autograd.grad(torch.compile(flex_attention, dynamic=False)(*x, **options).sum(), x)
     assert set(made) == {"forward", "dq", "dkdv"}
     # glslang reads each once, without the functions that it does not call.
     assert len(texts) == 3 and not any("float digamma" in text for text in texts)

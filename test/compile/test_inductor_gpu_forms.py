@@ -1,7 +1,5 @@
 """Kernels that torch.compile generates for GPUs: columns by vectors, and rows that begin anywhere."""
 
-import dataclasses
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -107,15 +105,14 @@ def test_columns_of_unaligned_tensors(device):
         assert_close(f(x).double(), base[offset : offset + 1280].view(40, 32).sum(0), rtol=3e-5, atol=3e-5)
 
 
-def test_more_sums_than_shared_memory_holds(device, monkeypatch):
+def test_more_sums_than_shared_memory_holds(device):
     """Four kilobytes for each sum: one column at a time where they do not fit."""
-    small = dataclasses.replace(facts._facts(0), shared_bytes=8192)
-    monkeypatch.setattr(facts, "_facts", lambda index: small)
     x = torch.randn(40, 32)
     for count, fits in ((2, True), (3, False)):
         torch._dynamo.reset()
         f = torch.compile(lambda x, count=count: [(x + k).sum(0) for k in range(count)])
-        actual, codes = run_and_get_code(f, x.to(device))
+        with facts.override(shared_bytes=8192):
+            actual, codes = run_and_get_code(f, x.to(device))
         assert any("acc1_shared[1024]" in code for code in codes) == fits
         for k, a in enumerate(actual):
             assert_close(a.double(), (x.double() + k).sum(0), rtol=1e-5, atol=1e-4)

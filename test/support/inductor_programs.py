@@ -16,7 +16,6 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
-import dataclasses
 import multiprocessing
 import os
 import sys
@@ -52,13 +51,8 @@ def gpu_forms():
     """The forms of kernels that GPUs get, whatever the device is."""
     from torch_aule.compile.codegen import facts
 
-    original = facts._facts
-    gpu = dataclasses.replace(original(0), software=False)
-    facts._facts = lambda index: gpu
-    try:
+    with facts.override(software=False):
         yield
-    finally:
-        facts._facts = original
 
 
 def check(row, mode: str) -> None:

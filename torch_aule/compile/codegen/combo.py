@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from torch_aule.compile.codegen.forms.tile import is_tiled
 from torch_aule.compile.codegen.source import INCLUDES, Definition
 
 __all__ = ["batches", "combined", "is_part"]
@@ -23,9 +22,7 @@ def is_part(kernel) -> bool:
     """True if a kernel whose definition is made can share a launch: pointwise over one axis of a known size."""
     made = kernel.definition
     return (
-        not kernel.is_reduction
-        and not is_tiled(made.layout)
-        and not made.layout.row_length
+        made.form.is_part
         and not kernel.uses_errors
         and kernel.index_type == "int"
         and made.arguments[-1].isdigit()
@@ -102,4 +99,4 @@ def combined(parts: list[Definition]) -> Definition:
     head = parts[0].head
     struct = ["struct Params {", *("  " + member for member in params), "};"]
     text = "\n".join([*head, *struct, *INCLUDES, *own, *functions, *main, "}", ""])
-    return Definition(text, signature, (*arguments, str(first)), head, tuple(params), tuple(main), None)
+    return Definition(text, signature, (*arguments, str(first)), head, tuple(params), tuple(main))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch._inductor.codegen.common import SizeArg, TensorArg
 from torch._inductor.virtualized import V
 
-from torch_aule.compile.codegen.statements import dtypes_of
+from torch_aule.compile.codegen.forms.form import Form
 from torch_aule.compile.codegen.types import FLOAT8_SATURATES, compute_type
 
-__all__ = ["head_of", "is_float_size", "params_of"]
+__all__ = ["head_of", "is_float_size", "params_of", "sizes_of"]
 
 
 def is_float_size(expr) -> bool:
@@ -17,12 +19,22 @@ def is_float_size(expr) -> bool:
     return getattr(expr, "is_integer", None) is False
 
 
-def params_of(kernel, layout) -> tuple[str, list[str], list[str]]:
+def sizes_of(kernel: Any) -> list[str]:
+    """Lines of main() that give the sizes among the arguments the names that indices have for them."""
+    kind = kernel.index_type
+    return [
+        f"  const float {name} = p.{name};" if is_float_size(symbol) else f"  const {kind} {name} = {kind}(p.{name});"
+        for symbol, name in kernel.args.sizevars.items()
+    ]
+
+
+def params_of(kernel: Any, form: Form) -> tuple[str, list[str], list[str]]:
     """The signature (launch.py), the arguments of a call, and the members of Params."""
+    statements = form.facts.statements
     names, calls, kinds, _ = kernel.args.python_argdefs()
-    loaded = {s.load.argument for s in layout.statements if s.load is not None}
-    atomic = {s.store.argument for s in layout.statements if s.atomic}
-    stored = {s.store.argument for s in layout.statements if s.store is not None}
+    loaded = {s.load.argument for s in statements if s.load is not None}
+    atomic = {s.store.argument for s in statements if s.atomic}
+    stored = {s.store.argument for s in statements if s.store is not None}
     signature, arguments, params = "", [], []
     for name, call, kind in zip(names, calls, kinds, strict=True):
         name = name.name
@@ -46,31 +58,31 @@ def params_of(kernel, layout) -> tuple[str, list[str], list[str]]:
     if kernel.uses_errors:
         signature += "et"  # filled by the launch
         params += ["uint64_t errors;", "uint error_tag;"]
-    if layout.uses_lanes:
+    if form.has_lanes:
         signature += "n"  # this, too
         params.append("uint digits[8];")
     return signature, arguments, params
 
 
-def head_of(kernel, layout) -> list[str]:
+def head_of(form: Form) -> list[str]:
     """Pragmas, extensions, macros, and the size of a workgroup."""
-    lines = []
-    if torch.float64 in dtypes_of(layout.statements) | set(kernel.host_scalars.values()):
+    facts, lines = form.facts, []
+    if torch.float64 in facts.dtypes:
         lines += ["#pragma aule feature float64", "#define C_double"]
-    if layout.device.software:
+    if facts.device.software:
         lines.append("#define AULE_SOFTWARE")
-    if layout.form.combine in ("subgroup", "group") or layout.uses_lanes:
+    if form.shuffles:
         lines += [
             "#pragma aule feature subgroup_shuffle",
             "#extension GL_KHR_shader_subgroup_basic : require",
             "#extension GL_KHR_shader_subgroup_shuffle : require",
             "#define AULE_SHUFFLES",
         ]
-    if any(s.atomic and s.store.dtype == torch.float32 for s in layout.statements) and layout.device.float32_atomic_add:
+    if any(s.atomic and s.store.dtype == torch.float32 for s in facts.statements) and facts.device.float32_atomic_add:
         lines += ["#pragma aule feature float32_atomic_add", "#extension GL_EXT_shader_atomic_float : require"]
         lines.append("#define AULE_ATOMIC_FLOAT")
-    lines.append(f"#define VEC_ELEMS {max(layout.vec, 4)}")
+    lines.append(f"#define VEC_ELEMS {max(form.work.vec, 4)}")
     if not FLOAT8_SATURATES:
         lines.append("#define AULE_FLOAT8_SATURATES false")
-    lines.append(f"layout(local_size_x = {layout.form.local}) in;")
+    lines.append(f"layout(local_size_x = {form.work.local}) in;")
     return lines

@@ -8,13 +8,13 @@ one. So a kernel is rows' statements of stage 0, a loop over elements, rows' sta
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import sympy
 import torch
 
-__all__ = ["Access", "Body", "Reduction", "Statement", "crossing", "dtypes_of", "stages_of"]
+__all__ = ["Access", "Body", "Reduction", "Statement", "alive", "crossing", "dtypes_of", "stages_of"]
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INFIX = re.compile(r"\S+( [-+*/] \S+)+")
@@ -118,12 +118,26 @@ class Body:
         self.statements.append(s)
 
 
-def stages_of(statements: list[Statement]) -> int:
+def alive(statements: Sequence[Statement]) -> list[Statement]:
+    """The statements without variables that nobody uses: only stores that were removed did."""
+    used: set[str] = set()
+    found = []
+    for s in reversed(statements):
+        if s.defines is not None and s.defines not in used:
+            continue
+        if s.reduction is not None and used.isdisjoint(s.reduction.names):
+            continue
+        used |= s.uses
+        found.append(s)
+    return found[::-1]
+
+
+def stages_of(statements: Sequence[Statement]) -> int:
     """How many stages there are, with the one that uses the last reductions."""
     return 1 + max((s.stage + (s.reduction is not None) for s in statements), default=0)
 
 
-def crossing(statements: list[Statement]) -> dict[str, torch.dtype]:
+def crossing(statements: Sequence[Statement]) -> dict[str, torch.dtype]:
     """Elements' variables that a later stage uses: they are kept."""
     made = {s.defines: s for s in statements if s.per_element and s.defines is not None}
     return {
@@ -134,7 +148,7 @@ def crossing(statements: list[Statement]) -> dict[str, torch.dtype]:
     }
 
 
-def dtypes_of(statements: list[Statement]) -> set[torch.dtype]:
+def dtypes_of(statements: Sequence[Statement]) -> set[torch.dtype | None]:
     """Of all that is computed, loaded and stored."""
     found = {s.dtype for s in statements}
     found |= {access.dtype for s in statements for access in (s.load, s.store) if access is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torch_aule.compile.codegen.forms.fitting import DeviceFacts
+from torch_aule.compile.codegen.facts import DeviceFacts
 
 __all__ = ["MOST_PUSH_BYTES", "Entry", "MatrixTiles", "matrix_tiles"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from torch_aule.compile.codegen.forms.fitting import DeviceFacts
+from torch_aule.compile.codegen.facts import DeviceFacts
 
 __all__ = ["LaneRows", "Tiles", "fitting", "tiles_for"]
 

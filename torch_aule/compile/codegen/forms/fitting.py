@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DeviceFacts", "Form", "pointwise_form", "reduction_form"]
+from torch_aule.compile.codegen.facts import DeviceFacts
+
+__all__ = ["Work", "pointwise_work", "reduction_work"]
 
 
 @dataclass(frozen=True)
-class DeviceFacts:
-    """What the forms depend on. ``max_loop_iterations`` is 0 where drivers run loops to their ends."""
-
-    software: bool = False
-    subgroup_size: int = 32
-    shuffles: bool = True
-    multiprocessors: int = 16
-    max_workgroup_invocations: int = 1024
-    max_loop_iterations: int = 0
-    float32_atomic_add: bool = True
-    architecture: str = "unknown"
-    shared_bytes: int = 16384
-    max_push_bytes: int = 128
-
-
-@dataclass(frozen=True)
-class Form:
-    """How work is laid out.
+class Work:
+    """How the invocations share the work.
 
     Attributes
     ----------
@@ -56,6 +42,11 @@ class Form:
         """Rows of a workgroup."""
         return self.local // self.threads
 
+    @property
+    def clamps_rows(self) -> bool:
+        """True if invocations of rows past the end stay, because others of their workgroup need them at barriers."""
+        return self.threads > 1 and self.rows > 1
+
 
 _VECTORS = 4  # of a row in registers of an invocation
 
@@ -64,13 +55,13 @@ def _power_of_two(x: int) -> int:
     return 1 << max(0, (x - 1).bit_length())
 
 
-def pointwise_form(device: DeviceFacts, vec: int) -> Form:
+def pointwise_work(device: DeviceFacts, vec: int) -> Work:
     """An invocation computes one vector, or one element."""
     local = 64 if device.software else 256
-    return Form(local=min(local, device.max_workgroup_invocations), vec=vec)
+    return Work(local=min(local, device.max_workgroup_invocations), vec=vec)
 
 
-def reduction_form(
+def reduction_work(
     device: DeviceFacts,
     rows: int,
     n: int,
@@ -82,7 +73,7 @@ def reduction_form(
     loops: int,
     max_items: int = 8,
     operands: int = 1,
-) -> Form:
+) -> Work:
     """Rows of `n` elements, a hint unless `known`; `loops` times over a row if it is not kept in registers.
 
     `keeps` asks for registers, `max_items` bounds them: vectors of a row that an invocation may keep. `operands` are
@@ -90,7 +81,7 @@ def reduction_form(
     """
     vectors = -(-n // vec)
     if column:
-        return _column_form(device, rows, n, known, loops)
+        return _column_work(device, rows, n, known, loops)
     if device.software:
         # A barrier costs a software device more than it saves. Its loops may end too early, in sum over the kernel.
         limit = device.max_loop_iterations // (loops + 1) if device.max_loop_iterations else 1 << 30
@@ -100,7 +91,7 @@ def reduction_form(
         while -(-vectors // threads) > min(limit, 1 << 14) and threads < 128:
             threads *= 2
         local = 64 if threads == 1 else threads
-        return Form(local=local, vec=vec, threads=threads, combine="none" if threads == 1 else "shared")
+        return Work(local=local, vec=vec, threads=threads, combine="none" if threads == 1 else "shared")
     subgroup = device.subgroup_size
     # Two rows of 32 elements leave registers for fewer invocations at a time: 58.9 us for a layer norm, 55.0 with 16.
     shared = -(-vectors // (_VECTORS // 2 if vec > 4 and operands > 1 else _VECTORS))  # invocations for a row
@@ -110,7 +101,7 @@ def reduction_form(
         items = -(-vectors // threads)
         local = 256 if 256 <= device.max_workgroup_invocations else subgroup
         combine = "none" if threads == 1 else "subgroup"
-        return Form(local, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
+        return Work(local, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
     # Where rows are too few to fill the device, each is spread over more invocations.
     most = 256
     while most < 1024 and (rows * most < device.multiprocessors * 1024 or keeps and vectors > most * max_items):
@@ -120,18 +111,18 @@ def reduction_form(
     threads = max(threads, 64)
     items = -(-vectors // threads)
     combine = "group" if device.shuffles else "shared"
-    return Form(threads, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
+    return Work(threads, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
 
 
-def _column_form(device: DeviceFacts, rows: int, n: int, known: bool, loops: int) -> Form:
+def _column_work(device: DeviceFacts, rows: int, n: int, known: bool, loops: int) -> Work:
     local = min(256, device.max_workgroup_invocations)
     if device.software:
         limit = device.max_loop_iterations // (loops + 1)
         if not device.max_loop_iterations or (known and n <= limit):
-            return Form(local=64, column=True)
-        return Form(local=128, threads=64, column=True, combine="shared")
+            return Work(local=64, column=True)
+        return Work(local=128, threads=64, column=True, combine="shared")
     # Invocations enough to fill the device: the rest of a row is its own loop.
     threads = 1
     while threads < 32 and rows * threads < device.multiprocessors * 1024 and threads * 8 <= n:
         threads *= 2
-    return Form(local, threads=threads, column=True, combine="none" if threads == 1 else "shared")
+    return Work(local, threads=threads, column=True, combine="none" if threads == 1 else "shared")

@@ -6,114 +6,122 @@ Those go through shared memory, so that each access to memory is along its own c
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator
 
-import sympy
+from torch._inductor.codegen.common import PythonPrinter
 
-from torch_aule.compile.codegen.statements import Statement
+from torch_aule.compile.codegen.facts import KernelFacts, is_whole
+from torch_aule.compile.codegen.forms.fitting import pointwise_work
+from torch_aule.compile.codegen.forms.form import Form
+from torch_aule.compile.codegen.statements import Access, Statement
 from torch_aule.compile.codegen.types import compute_type
 from torch_aule.compile.codegen.unroll import loop_head
+from torch_aule.compile.codegen.writer import Writer
 
-__all__ = ["is_tiled", "tile_groups_text", "tile_lines"]
+__all__ = ["Tile"]
 
 SIDE, ROWS = 32, 8  # of a square; invocations along its slower axis
 _PER = SIDE // ROWS  # elements of an invocation
 
 
-def is_tiled(layout) -> bool:
-    """True if the kernel has a second axis."""
-    return not layout.kernel.is_reduction and "y" in layout.trees
+class Tile(Form):
+    """For every pointwise kernel over two axes."""
 
+    @classmethod
+    def fits(cls, facts: KernelFacts) -> Tile | None:
+        """Inductor chose the axes."""
+        return cls(facts, pointwise_work(facts.device, 1)) if facts.is_tiled else None
 
-def tile_groups_text(layout, printer) -> str:
-    """Workgroups: the squares."""
-    x, y = layout.trees["x"].numel, layout.trees["y"].numel
-    if all(isinstance(n, (int, sympy.Integer)) for n in (x, y)):
-        return str(-(-int(x) // SIDE) * -(-int(y) // SIDE))
-    return f"-(-({printer(x)}) // {SIDE}) * -(-({printer(y)}) // {SIDE})"
+    def groups(self) -> str:
+        """The squares."""
+        x, y = self.facts.numels["x"], self.facts.numels["y"]
+        if is_whole(x, y):
+            return str(-(-int(x) // SIDE) * -(-int(y) // SIDE))
+        printer = PythonPrinter().doprint
+        return f"-(-({printer(x)}) // {SIDE}) * -(-({printer(y)}) // {SIDE})"
 
+    def _across(self, access: Access) -> bool:
+        """True if neighbours along y are neighbours in memory, and those along x are not."""
+        step = {
+            axis: self.facts.step(
+                access.index, frozenset(e.name for e in self.facts.entries if e.divisor == 1 and e.prefix == axis)
+            )
+            for axis in ("x", "y")
+        }
+        return step["y"] == 1 and step["x"] not in (0, 1)
 
-def _across(layout, access) -> bool:
-    """True if neighbours along y are neighbours in memory, and those along x are not."""
-    along = {"x": set(), "y": set()}
-    for e in layout.entries.values():
-        if e.divisor == 1:
-            along[e.prefix].add(e.name)
-    step = {axis: layout.step(access.index, names) for axis, names in along.items()}
-    return step["y"] == 1 and step["x"] not in (0, 1)
+    def _crossing(self) -> tuple[list[Statement], list[Statement]]:
+        """Loads that depend on the position alone, and stores, that go through shared memory."""
+        statements = self.facts.statements
+        if self.facts.device.software:
+            return [], []
+        stored = {s.store.argument for s in statements if s.store is not None}
+        loads = [
+            s for s in statements
+            if s.load is not None and s.load.argument not in stored and self._across(s.load)
+            and s.mask is None and s.uses.isdisjoint(self.facts.made)
+        ]  # fmt: skip
+        # A store that crosses is last, so that no load of the same buffer comes between.
+        read = {s.load.argument for s in statements if s.load is not None}
+        stores = [
+            s for s in statements
+            if s.store is not None and not s.atomic and s.store.argument not in read and self._across(s.store)
+        ]  # fmt: skip
+        return loads, stores
 
+    def lines(self, writer: Writer) -> None:
+        """The body of main()."""
+        nx, ny = (writer.numel(axis) for axis in ("x", "y"))
+        kind = self.facts.index
+        loads, stores = self._crossing()
+        writer.line(1, f"const uint across = (uint({nx}) + {SIDE - 1}u) / {SIDE}u;")
+        writer.line(1, f"const {kind} xbase = {kind}(linear_group() % across) * {SIDE};")
+        writer.line(1, f"const {kind} ybase = {kind}(linear_group() / across) * {SIDE};")
+        writer.line(1, f"const int fast = int(gl_LocalInvocationID.x % {SIDE}u);")
+        writer.line(1, f"const int slow = int(gl_LocalInvocationID.x / {SIDE}u);")
+        for s in (*loads, *stores):
+            writer.share(_name(s), s.dtype if s.load is not None else s.store.dtype, SIDE, SIDE + 1)
+        if loads:
+            with self._walk(writer, nx, ny, "slow", "fast", loads):
+                for s in loads:
+                    writer.line(3, f"{_name(s)}[xlocal][ylocal] = {s.text};")
+            writer.line(1, "barrier();  // the loads that cross")
+        with self._walk(writer, nx, ny, "fast", "slow", self.facts.statements):
+            for s in self.facts.statements:
+                if s in loads:
+                    writer.line(3, f"const {compute_type(s.dtype)} {s.defines} = {_name(s)}[xlocal][ylocal];")
+                elif s in stores:
+                    writer.line(3, f"{_name(s)}[xlocal][ylocal] = {s.text};")
+                else:
+                    writer.statement(s, 3)
+        if stores:
+            writer.line(1, "barrier();  // the stores that cross")
+            with self._walk(writer, nx, ny, "slow", "fast", stores):
+                for s in stores:
+                    writer.line(3, writer.store_text(Statement(f"{_name(s)}[xlocal][ylocal]", store=s.store)))
 
-def _needs_nothing(layout, s: Statement) -> bool:
-    """True if a load depends on the position alone."""
-    made = {other.defines for other in layout.statements if other.defines is not None}
-    return s.mask is None and s.uses.isdisjoint(made)
-
-
-def tile_lines(layout) -> None:
-    """Append the lines of main()."""
-    nx, ny = (layout.kernel.index_to_str(layout.trees[a].numel) for a in ("x", "y"))
-    kind = layout.index
-    stored = {s.store.argument for s in layout.statements if s.store is not None}
-    shared_memory = not layout.device.software
-    loads = [
-        s for s in layout.statements
-        if shared_memory and s.load is not None and s.load.argument not in stored and _across(layout, s.load)
-        and _needs_nothing(layout, s)
-    ]  # fmt: skip
-    # A store that crosses is last, so that no load of the same buffer comes between.
-    read = {s.load.argument for s in layout.statements if s.load is not None}
-    stores = [
-        s for s in layout.statements
-        if shared_memory and s.store is not None and not s.atomic and s.store.argument not in read
-        and _across(layout, s.store)
-    ]  # fmt: skip
-    layout.line(1, f"const uint across = (uint({nx}) + {SIDE - 1}u) / {SIDE}u;")
-    layout.line(1, f"const {kind} xbase = {kind}(linear_group() % across) * {SIDE};")
-    layout.line(1, f"const {kind} ybase = {kind}(linear_group() / across) * {SIDE};")
-    layout.line(1, f"const int fast = int(gl_LocalInvocationID.x % {SIDE}u);")
-    layout.line(1, f"const int slow = int(gl_LocalInvocationID.x / {SIDE}u);")
-    for s in (*loads, *stores):
-        dtype = s.dtype if s.load is not None else s.store.dtype
-        layout.shared_lines.append(f"shared {compute_type(dtype)} {_name(s)}[{SIDE}][{SIDE + 1}];")
-    if loads:
-        with _walk(layout, nx, ny, "slow", "fast", loads):
-            for s in loads:
-                layout.line(3, f"{_name(s)}[xlocal][ylocal] = {s.text};")
-        layout.line(1, "barrier();  // the loads that cross")
-    with _walk(layout, nx, ny, "fast", "slow", layout.statements):
-        for s in layout.statements:
-            if s in loads:
-                layout.line(3, f"const {compute_type(s.dtype)} {s.defines} = {_name(s)}[xlocal][ylocal];")
-            elif s in stores:
-                layout.line(3, f"{_name(s)}[xlocal][ylocal] = {s.text};")
-            else:
-                layout.statement(s, 3)
-    if stores:
-        layout.line(1, "barrier();  // the stores that cross")
-        with _walk(layout, nx, ny, "slow", "fast", stores):
-            for s in stores:
-                layout.line(3, layout.store_text(Statement(f"{_name(s)}[xlocal][ylocal]", store=s.store)))
+    @contextlib.contextmanager
+    def _walk(
+        self, writer: Writer, nx: str, ny: str, x: str, y: str, statements: Iterable[Statement]
+    ) -> Iterator[None]:
+        """A loop over an invocation's elements, with the entries of both axes that the statements use."""
+        kind = self.facts.index
+        writer.line(1, loop_head("part", _PER))
+        for axis, which in (("x", x), ("y", y)):
+            step = f"{which} + part * {ROWS}" if which == "slow" else which
+            writer.line(2, f"const int {axis}local = {step};")
+            writer.line(2, f"const {kind} {axis}index = {axis}base + {axis}local;")
+        writer.line(2, f"if (xindex < {nx} && yindex < {ny}) {{")
+        used = set().union(*(s.uses for s in statements))
+        for e in self.facts.entries:
+            if e.name in used:
+                writer.entry(3, e, f"{e.prefix}index")
+        yield
+        writer.line(2, "}")
+        writer.line(1, "}")
 
 
 def _name(s: Statement) -> str:
     if s.load is not None:
         return f"{s.defines}_tile"
     return f"{s.store.argument}_tile"
-
-
-@contextlib.contextmanager
-def _walk(layout, nx: str, ny: str, x: str, y: str, statements):
-    """A loop over an invocation's elements, with the entries of both axes that the statements use."""
-    kind = layout.index
-    layout.line(1, loop_head("part", _PER))
-    for axis, which in (("x", x), ("y", y)):
-        step = f"{which} + part * {ROWS}" if which == "slow" else which
-        layout.line(2, f"const int {axis}local = {step};")
-        layout.line(2, f"const {kind} {axis}index = {axis}base + {axis}local;")
-    layout.line(2, f"if (xindex < {nx} && yindex < {ny}) {{")
-    used = set().union(*(s.uses for s in statements))
-    for e in layout.entries.values():
-        if e.name in used:
-            layout.line(3, f"const {kind} {e.name} = {layout.entry_text(e, f'{e.prefix}index')};")
-    yield
-    layout.line(2, "}")
-    layout.line(1, "}")
