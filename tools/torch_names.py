@@ -153,8 +153,10 @@ class Uses(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """setattr(owner, "name", value), getattr(owner, "name", None), patches.set(owner, "name", value)."""
+        """setattr(owner, "name", value), getattr(owner, "name", None), patches.set(owner, "name", value), Patch()."""
         name = dotted_name(node.func) or ""
+        if name == "Patch" and all(isinstance(arg, ast.Constant) for arg in node.args[:2]):
+            self._keep(".".join(arg.value for arg in node.args[:2]), "replaces")
         if name.split(".")[-1] in ("setattr", "getattr", "set", "hasattr", "attribute") and len(node.args) > 1:
             owner, attribute = self._path(node.args[0]), node.args[1]
             if owner and isinstance(attribute, ast.Constant) and isinstance(attribute.value, str):

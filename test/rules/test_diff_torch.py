@@ -63,9 +63,9 @@ def test_names_of_inductor_that_are_replaced_or_derived_from_are_found(tmp_path)
     uses = diff_torch.python_uses(ROOT / "torch_aule/compile", missing)
     how = {name: how for name, (how, _) in uses.items()}
     inductor = "torch._inductor"
-    assert how[f"{inductor}.scheduler.Scheduler.create_backend"] == "replaces"  # owner.name = ...
+    assert how[f"{inductor}.scheduler.Scheduler.create_backend"] == "replaces"  # a row of a table
     assert how[f"{inductor}.compile_fx.cudagraphify"] == "replaces"  # a row of a table
-    assert how["torch.nn.attention.flex_attention._validate_device"] == "replaces"  # importlib.import_module
+    assert how["torch.nn.attention.flex_attention._validate_device"] == "replaces"  # another one
     assert how[f"{inductor}.utils.GPU_TYPES"] == "takes"  # getattr(owner, "name", None)
     assert how[f"{inductor}.codegen.simd.SIMDScheduling"] == "derives from"
     assert diff_torch.python_rows(missing, missing, uses) == ([], sorted(uses))

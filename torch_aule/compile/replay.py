@@ -10,7 +10,6 @@ one whose outputs are copied. So results never change in the hands of their owne
 from __future__ import annotations
 
 import contextvars
-import functools
 import warnings
 from collections import Counter
 
@@ -249,7 +248,7 @@ def cudagraphify(
 _for_aule = contextvars.ContextVar("torch_aule_graphs", default=False)  # a graph of ours passes through post_compile
 
 
-def _accepts_aule(original):
+def accepts_aule(original):
     """Of check_multiple_devices_or_any_cpu_nodes, which knows one device type."""
 
     def check(device_node_mapping):
@@ -264,7 +263,7 @@ def _accepts_aule(original):
     return check
 
 
-def _by_device(original):
+def by_device(original):
     """Of compile_fx.cudagraphify."""
 
     def dispatch(model, static_input_idxs=(), **kwargs):
@@ -278,7 +277,7 @@ def _is_ours(args, kwargs) -> bool:
     return bool(graphs) and "aule" in graphs[0].device_types
 
 
-def _says_for_whom(original):
+def says_for_whom(original):
     """Of the functions that call compile_fx.cudagraphify."""
 
     def post_compile(*args, **kwargs):
@@ -291,7 +290,7 @@ def _says_for_whom(original):
     return post_compile
 
 
-def _without_tree_manager(original):
+def without_tree_manager(original):
     """Of maybe_handle_backward_generation, which asserts that CUDA's manager of graphs is there."""
 
     def handle(*args, **kwargs):
@@ -300,7 +299,7 @@ def _without_tree_manager(original):
     return handle
 
 
-def _aligns_always(original):
+def aligns_always(original):
     """Of maybe_realign_inputs, which leaves inputs alone if the work is graphed, as CUDA's graphs align what they copy.
 
     Ours run functions as they are, too, and take inputs by address.
@@ -326,7 +325,7 @@ def _is_scalar_beside_results(node) -> bool:
     return isinstance(operator, ir.FallbackKernel) and operator.get_device().type == "aule"
 
 
-def _keeps_scalars(original):
+def keeps_scalars(original):
     """Of Scheduler.should_partition, which would cut a graph at each scalar on the host."""
 
     def should_partition(self, node, *args, **kwargs):
@@ -342,29 +341,14 @@ def _keeps_scalars(original):
 
 def install_graphs() -> None:
     """Let Inductor's step for CUDA graphs take functions of this device to :func:`cudagraphify`, and only those."""
-    from torch._inductor import compile_fx, cudagraph_utils, output_code
-    from torch._inductor.scheduler import Scheduler
+    from torch_aule.compile.doors import patches
 
-    doors = (
-        (cudagraph_utils, "check_multiple_devices_or_any_cpu_nodes", _accepts_aule),
-        (compile_fx, "cudagraphify", _by_device),
-        (output_code, "cudagraph_post_compile", _says_for_whom),
-        (output_code, "cudagraph_partition_post_compile", _says_for_whom),
-        (output_code, "maybe_handle_backward_generation", _without_tree_manager),
-        (output_code, "maybe_realign_inputs", _aligns_always),
-        (Scheduler, "should_partition", _keeps_scalars),
-    )
-    missing = [f"{module.__name__}.{name}" for module, name, _ in doors if not callable(getattr(module, name, None))]
-    if missing:
+    lacking = patches.missing("graphs")
+    if lacking:
         warnings.warn(
             f"torch_aule: mode='reduce-overhead' runs without graphs, as torch {torch.__version__} has no "
-            f"{', '.join(missing)}",
+            f"{', '.join(lacking)}",
             stacklevel=2,
         )
         return
-    for module, name, wrap in doors:
-        original = getattr(module, name)
-        if not hasattr(original, "_aule_original"):
-            wrapped = functools.wraps(original)(wrap(original))
-            wrapped._aule_original = original
-            setattr(module, name, wrapped)
+    patches.install("graphs")

@@ -8,7 +8,9 @@ import warnings
 
 import torch
 
-__all__ = ["install_doors", "install_flex_lowerings"]
+from torch_aule.compile.doors import patches
+
+__all__ = ["install_doors", "install_flex_lowerings", "validate_device"]
 
 
 def _missing(what: str) -> None:
@@ -18,18 +20,19 @@ def _missing(what: str) -> None:
 @functools.cache
 def install_doors() -> None:
     """Let FlexAttention take tensors on aule, compiled or not. Imports neither Dynamo nor Inductor."""
-    module = importlib.import_module("torch.nn.attention.flex_attention")
-    original = getattr(module, "_validate_device", None)
-    if original is None:
-        _missing("function _validate_device in torch.nn.attention.flex_attention")
-    else:
-
-        def _validate_device(query, key, value):
-            if query.device.type != "aule":
-                original(query, key, value)
-
-        module._validate_device = _validate_device
+    for name in patches.install("flex"):
+        _missing(name)
     _autocast_rule()
+
+
+def validate_device(original):
+    """Of flex_attention._validate_device."""
+
+    def validate(query, key, value):
+        if query.device.type != "aule":
+            original(query, key, value)
+
+    return validate
 
 
 def _autocast_rule() -> None:

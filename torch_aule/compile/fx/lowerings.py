@@ -11,7 +11,7 @@ from torch._inductor.ir import IRNode
 
 from torch_aule.compile.codegen.overrides import FLOAT32_BINARY, FLOAT32_FUNCTIONS, GlslOverrides
 
-__all__ = ["install_lowerings"]
+__all__ = ["index_put", "install_lowerings", "scatter_fallback"]
 
 aten = torch.ops.aten
 
@@ -114,7 +114,6 @@ def install_lowerings() -> None:
     # It takes operands as they lie.
     lowering.make_fallback(torch.ops.aule.linear_bias_act.default)
     _keep_windows_whole()
-    _scatters_by_eager_kernels()
     _truth_of_bytes()
 
 
@@ -141,26 +140,29 @@ def _keep_whole(op, when) -> None:
 _ATOMIC = (torch.float32, torch.int32)
 
 
-def _scatters_by_eager_kernels() -> None:
-    put, scatter = lowering.index_put_impl_, lowering.scatter_fallback
+def index_put(original):
+    """Of lowering.index_put_impl_: what has no atomics is added by the eager kernels."""
 
-    @functools.wraps(put)
-    def index_put(self, indices, values, accumulate, *args, **kwargs):
+    def put(self, indices, values, accumulate, *args, **kwargs):
         if not accumulate or self.get_dtype() in _ATOMIC or not _on_aule((self,), {}):
-            return put(self, indices, values, accumulate, *args, **kwargs)
+            return original(self, indices, values, accumulate, *args, **kwargs)
         shape = list(self.get_size())
         added = lowering.index_put_fallback(self if shape else lowering.view(self, [1]), indices, values, accumulate)
         return added if shape else lowering.view(added, [])
 
-    @functools.wraps(scatter)
-    def scatter_fallback(op_overload, self, dim, index, src, *, reduce=None, **kwargs):
+    return put
+
+
+def scatter_fallback(original):
+    """Of lowering.scatter_fallback, likewise."""
+
+    def scatter(op_overload, self, dim, index, src, *, reduce=None, **kwargs):
         if reduce not in ("add", "sum") or self.get_dtype() in _ATOMIC or not _on_aule((self,), {}):
-            return scatter(op_overload, self, dim, index, src, reduce=reduce, **kwargs)
+            return original(op_overload, self, dim, index, src, reduce=reduce, **kwargs)
         ir.ScatterFallback(op_overload, self, dim, index, src, reduce=reduce, **{"include_self": True, **kwargs})
         return self
 
-    lowering.index_put_impl_ = index_put
-    lowering.scatter_fallback = scatter_fallback
+    return scatter
 
 
 def _truth_of_bytes() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 
 import torch
@@ -20,7 +19,7 @@ from torch_aule.compile.fx.masked_attention import (
     fuse_masked_attention,
 )
 
-__all__ = ["fuse_reference_kernels", "install_pre_grad_passes"]
+__all__ = ["fuse_reference_kernels", "with_our_passes"]
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -106,19 +105,12 @@ def fuse_reference_kernels(graph: Graph) -> int:
     return count
 
 
-def install_pre_grad_passes() -> bool:
-    """Run the passes before Inductor's own on the graph before autograd; False where this PyTorch has no such place."""
-    from torch._inductor import compile_fx
+def with_our_passes(original):
+    """Of compile_fx._recursive_pre_grad_passes: our passes run before Inductor's own on the graph before autograd."""
 
-    original = getattr(compile_fx, "_recursive_pre_grad_passes", None)
-    if original is None:
-        return False
-
-    @functools.wraps(original)
     def passes(gm: GraphModule, *args, **kwargs):
         if fuse_masked_attention(gm.graph) + fuse_reference_kernels(gm.graph):
             gm.recompile()
         return original(gm, *args, **kwargs)
 
-    compile_fx._recursive_pre_grad_passes = passes
-    return True
+    return passes
