@@ -65,7 +65,7 @@ class Columns(Form):
         return cls(facts, row_work(facts, 1, columns=COLUMNS)) if vectors > 0 else None
 
     def groups(self) -> str:
-        """Of so many columns as a workgroup has."""
+        """Each has four columns for each of the `work.rows` invocations of a row."""
         return divided(self.facts.numels["x"], self.work.rows * COLUMNS)
 
     def _split(self) -> tuple[list[Statement], list[Statement], set[str]]:

@@ -110,7 +110,7 @@ class LaneBlocks(ElementForm):
         return int(self.facts.numel) // (LANES * VEC * self.blocks)
 
     def groups(self) -> str:
-        """Of so many blocks."""
+        """Each has `blocks` blocks."""
         return str(self._groups)
 
     def lines(self, writer: Writer) -> None:

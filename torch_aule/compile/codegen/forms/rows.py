@@ -73,7 +73,7 @@ class Rows(ElementForm):
         return cls(facts, row_work(facts, facts.vec))
 
     def groups(self) -> str:
-        """Of so many rows as a workgroup has."""
+        """Each has `work.rows` rows."""
         return divided(self.facts.numels["x"], self.work.rows)
 
     def lines(self, writer: Writer) -> None:

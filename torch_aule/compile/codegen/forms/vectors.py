@@ -13,7 +13,7 @@ __all__ = ["Vectors", "divided"]
 
 
 def divided(numel, per_group: int) -> str:
-    """How many groups of so much make a whole, as a Python expression."""
+    """How many groups of `per_group` make `numel`, as a Python expression."""
     if is_whole(numel):
         return str(-(-int(numel) // per_group))
     return f"-(-({PythonPrinter().doprint(numel)}) // {per_group})"
@@ -32,7 +32,7 @@ class Vectors(ElementForm):
         return cls(facts, pointwise_work(facts.device, facts.vec))
 
     def groups(self) -> str:
-        """Of so many vectors as a workgroup has invocations."""
+        """Each has a vector for each of its invocations."""
         return divided(self.facts.numel, self.work.local * self.work.vec)
 
     def lines(self, writer: Writer) -> None:
