@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from types import SimpleNamespace
 
 import torch
@@ -84,7 +85,12 @@ class AuleInterface(DeviceInterface):
 
     @staticmethod
     def is_triton_capable(device=None) -> bool:
-        return False
+        return True
+
+    @classmethod
+    def raise_if_triton_unavailable(cls, device=None) -> None:
+        if importlib.util.find_spec("triton") is None:
+            raise RuntimeError("Triton is not installed: pip install triton (docs/use/triton.md)")
 
     @staticmethod
     def is_bf16_supported(including_emulation: bool = False) -> bool:

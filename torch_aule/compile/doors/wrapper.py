@@ -5,10 +5,12 @@ from __future__ import annotations
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
 
+from torch_aule.compile.doors.user_kernels import UserKernels
+
 __all__ = ["AuleDeviceOpOverrides", "AuleSubgraphWrapper", "AuleWrapper"]
 
 
-class _Mixin:
+class _Mixin(UserKernels):
     def write_header(self) -> None:
         super().write_header()
         self.header.splice("from torch_aule.compile.doors.launch import aule_kernel, empty_strided_aule")
@@ -17,7 +19,10 @@ class _Mixin:
         if device is None or device.type != "aule":
             super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **kwargs)
             return
-        self.writeline(self.wrap_kernel_call(kernel_name, call_args))
+        if triton:  # those of the code generator say that they are not
+            self.call_user_kernel(kernel_name, call_args)
+        else:
+            self.writeline(self.wrap_kernel_call(kernel_name, call_args))
 
     def make_allocation(self, name, device, dtype, shape, stride, allocation_shape=None, is_pinned=False):
         if device.type != "aule":

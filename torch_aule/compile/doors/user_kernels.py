@@ -1,0 +1,213 @@
+"""Kernels of Triton that a compiled function launches: what Dynamo and Inductor ask, and their text in a module.
+
+Inductor's wrapper defines a kernel once, and calls it. Here the definition has the user's own `JITFunction`: a module
+that this process compiled finds it again among those that Dynamo has seen, by :func:`identity`. Its source stands beside
+it, for a module that comes from a cache without Dynamo.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import math
+from types import ModuleType
+from typing import Any
+
+import sympy
+import torch
+
+__all__ = ["UserKernels", "identity", "install_user_kernels", "know_triton"]
+
+_IMPORTS = (
+    "import triton",
+    "import triton.language as tl",
+    "import triton.tools.tensor_descriptor",
+    "from torch_aule.compile.doors.user_launch import user_kernel",
+)
+
+
+def identity(kernel) -> str:
+    """A name for what a kernel computes, the same in each process.
+
+    Parameters
+    ----------
+    kernel : triton.JITFunction
+
+    Returns
+    -------
+    str
+        Of its source, of what that calls and reads, and of the decorator's options.
+    """
+    options = (kernel.debug, kernel.do_not_specialize, kernel.do_not_specialize_on_alignment)
+    return hashlib.sha256(repr((kernel.cache_key, *options)).encode()).hexdigest()
+
+
+# What Dynamo asks.
+
+
+def know_triton(module) -> None:
+    """Let `torch.utils._triton` say that a device has Triton where ours has.
+
+    Parameters
+    ----------
+    module : ModuleType
+        `torch.utils._triton`. It lists devices by name; Dynamo captures no launch where none of them is there.
+    """
+
+    def also(name: str, needs: str) -> None:
+        original = getattr(module, name, None)
+        if original is None or hasattr(original, "_aule_original"):
+            return
+
+        @functools.cache
+        @functools.wraps(original)
+        def answer() -> bool:
+            return original() or (
+                module.has_triton_package() and importlib.util.find_spec(needs) is not None and torch.aule.is_available()
+            )
+
+        answer._aule_original = original
+        setattr(module, name, answer)
+
+    also("has_triton", "triton.runtime")
+    also("has_triton_tensor_descriptor_host_tma", "triton.tools.tensor_descriptor")
+
+
+# What Inductor asks.
+
+
+def install_user_kernels() -> None:
+    """Tell kernels apart in the cache of graphs, and keep Inductor from writing an epilogue of its own into them."""
+    from torch._inductor import ir
+    from torch._inductor.codegen import wrapper
+
+    name = "user_defined_triton_kernel_transitive_closure_source_code"
+    original = getattr(wrapper, name, None)
+    if original is not None:
+        setattr(wrapper, name, _named(original))
+    fuse = getattr(ir.UserDefinedTritonKernel, "can_fuse_epilogue", None)
+    if fuse is not None:
+        ir.UserDefinedTritonKernel.can_fuse_epilogue = lambda self: self.device.type != "aule" and fuse(self)
+
+
+def _named(original):
+    """Of the function that gives a kernel's source: beside it stands what the source does not tell.
+
+    The cache of graphs compares sources. Variables of an enclosing function are not in them, nor are a second helper
+    of the same name and the decorator's options.
+    """
+
+    @functools.wraps(original)
+    def source(kernel, *args, **kwargs):
+        text = original(kernel, *args, **kwargs)
+        try:
+            return f"{text}\n# {identity(kernel)}\n"
+        except Exception:  # a kernel that Triton cannot read: the launch tells why
+            return text
+
+    return source
+
+
+def _text(value) -> str:
+    """Python that gives a constant of a kernel again."""
+    import triton.language as tl
+
+    if isinstance(value, tl.constexpr):
+        return f"tl.constexpr({_text(value.value)})"
+    if isinstance(value, tl.dtype):
+        return repr(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value}')"
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
+        return repr(value)
+    if isinstance(value, tuple) and type(value) is tuple:
+        return f"({''.join(f'{_text(item)}, ' for item in value)})"
+    if getattr(value, "is_Integer", False) or getattr(value, "is_Float", False):  # of sympy
+        return _text(int(value) if value.is_Integer else float(value))
+    raise NotImplementedError(f"a constant of a Triton kernel is a {type(value).__name__}, which a graph cannot keep")
+
+
+def _dict_text(values: dict[str, Any]) -> str:
+    return "{" + ", ".join(f"{name!r}: {_text(value)}" for name, value in values.items()) + "}"
+
+
+def _config_text(config) -> str:
+    options = {name: value for name, value in config.all_kwargs().items() if name not in config.kwargs}
+    return f"({_dict_text(config.kwargs)}, {_dict_text(options)})"
+
+
+def _modules(function, seen: set[int]) -> dict[str, str]:
+    """Modules that a kernel's functions name, which Inductor's text of them does not import."""
+    found: dict[str, str] = {}
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, ModuleType):
+            found[name] = value.__name__
+        elif hasattr(getattr(value, "fn", None), "__code__") and id(value) not in seen:
+            seen.add(id(value))
+            found |= _modules(value.fn, seen)
+    return found
+
+
+def _module_text(kernel) -> str:
+    """A module that has the kernel."""
+    from torch._inductor.codegen import wrapper
+
+    lines = ["import triton", "import triton.language as tl"]
+    lines += [f"import {path} as {name}" for name, path in sorted(_modules(kernel.fn, set()).items())]
+    options = {
+        "debug": kernel.debug,
+        "do_not_specialize": kernel.do_not_specialize,
+        "do_not_specialize_on_alignment": kernel.do_not_specialize_on_alignment,
+    }
+    given = ", ".join(f"{name}={value!r}" for name, value in options.items() if value)
+    source = wrapper.user_defined_triton_kernel_transitive_closure_source_code(kernel)
+    return "\n".join([*lines, "", f"@triton.jit{f'({given})' if given else ''}", source])
+
+
+class UserKernels:
+    """The part of a wrapper that defines such kernels and calls them."""
+
+    def define_user_defined_triton_kernel(
+        self, kernel, configs, kwargs, restore_value_args, reset_to_zero_args, grids, *more
+    ):
+        """Inductor's way to ask for a definition; what it returns goes to the call."""
+        from torch._inductor.virtualized import V
+
+        if V.graph.get_current_device_or_throw().type != "aule":
+            return super().define_user_defined_triton_kernel(
+                kernel, configs, kwargs, restore_value_args, reset_to_zero_args, grids, *more
+            )
+        names = kernel.arg_names
+        constexprs = {p.name for p in kernel.params if p.is_constexpr}
+        passed = [name for name in names if name in kwargs and name not in constexprs]
+        constants = {k: v for k, v in kwargs.items() if k in constexprs or k not in names or v is None}
+        arguments = [
+            repr(identity(kernel)), repr(kernel.__name__), repr(passed), _dict_text(constants),
+            f"[{', '.join(map(_config_text, configs))}]", repr(list(restore_value_args)), repr(list(reset_to_zero_args)),
+        ]  # fmt: skip
+        if all(list(grid) == list(grids[0]) for grid in grids):
+            grids = grids[:1]
+        sizes = [sympy.sympify(size) for grid in grids for size in (*grid, 1, 1)[:3]]
+        key = tuple(arguments)
+        if key not in self.user_defined_kernel_cache:
+            name = f"{kernel.__name__}_{len(self.user_defined_kernel_cache)}"
+            name = name[1:] if name.startswith("__") else name  # the call may stand in a class
+            self.user_defined_kernel_cache[key] = (name, {}, {})
+            inner = "".join(f"    {argument},\n" for argument in [*arguments, f"source={_module_text(kernel)!r}"])
+            self.write_user_kernels_header()
+            self.define_kernel(name, f"user_kernel(\n{inner})", f"# {kernel.fn.__code__.co_filename}")
+        return (*self.user_defined_kernel_cache[key], sizes)
+
+    def write_user_kernels_header(self) -> None:
+        """What a module with such kernels imports."""
+        root = self
+        while getattr(root, "parent_wrapper", None) is not None:
+            root = root.parent_wrapper
+        if not root.imports.contains(_IMPORTS[-1]):
+            root.imports.splice("\n".join(_IMPORTS))
+
+    def call_user_kernel(self, name: str, call_args) -> None:
+        """A launch, as a line of the module."""
+        self.writeline(f"{name}({', '.join(self.prepare_triton_kernel_call(call_args))})")
