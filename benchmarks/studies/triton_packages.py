@@ -159,15 +159,32 @@ def _work(names, results) -> None:
         results.put((name, *told, time.time() - begin))
 
 
-class _Worker:
-    def __init__(self):
+class Worker:
+    """A process that runs cases by name, and is killed with one that takes too long.
+
+    Parameters
+    ----------
+    work : callable
+        Takes a queue of names and one of results, then `more`: puts the list of names first, then for each name a tuple
+        (name, word, cause, seconds).
+    *more
+        For `work`.
+
+    Attributes
+    ----------
+    known : list of str
+        The names.
+    """
+
+    def __init__(self, work=_work, *more):
         spawn = multiprocessing.get_context("spawn")
         self.names, self.results = spawn.Queue(), spawn.Queue()
-        self.process = spawn.Process(target=_work, args=(self.names, self.results), daemon=True)
+        self.process = spawn.Process(target=work, args=(self.names, self.results, *more), daemon=True)
         self.process.start()
         self.known = self.results.get(timeout=300)
 
     def run(self, name: str) -> tuple:
+        """What became of a case."""
         self.names.put(name)
         end = time.time() + LIMIT
         while time.time() < end:
@@ -179,6 +196,7 @@ class _Worker:
         return name, "late", f"more than {LIMIT} s", float(LIMIT)
 
     def stop(self) -> None:
+        """End the process."""
         self.process.kill()
         self.process.join(10)
 
@@ -189,7 +207,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="this and --job: every jobs-th operator, from job on")
     parser.add_argument("--job", type=int, default=0)
     options = parser.parse_args()
-    worker = _Worker()
+    worker = Worker()
     wanted = [n for n in worker.known if not options.words or any(w in n for w in options.words)]
     rows = []
     for name in wanted[options.job :: options.jobs]:
@@ -198,7 +216,7 @@ def main() -> None:
         print(f"{row[1]:8} {row[0]:45} {row[3]:5.1f} s  {row[2]}", flush=True)
         if row[1] == "late" or not worker.process.is_alive():
             worker.stop()
-            worker = _Worker()
+            worker = Worker()
     worker.stop()
     packages = sorted({row[0].split()[0] for row in rows})
     for package in packages:

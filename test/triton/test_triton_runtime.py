@@ -145,8 +145,7 @@ def test_a_compiled_function_calls_the_kernel(device, backend):
     for _ in range(2):
         x, y = integers(n), integers(n)
         assert torch.equal(compiled(x.to(device), y.to(device)).cpu(), (2 * (x.abs() + 1) + y) * 3 + 1)
-    # What is before the launch, what allocates its result, and what is behind it; nothing of Triton's own.
-    assert 1 <= counted.frame_count <= 3
+    assert counted.frame_count <= 2  # the second is for any size
     torch._dynamo.reset()
 
 
@@ -157,14 +156,6 @@ def test_gradients_around_a_kernel_in_a_compiled_function(device):
     compiled = torch.compile(lambda a, b: (TimesTwoPlus.apply(a * 3, b) * 5).sum())
     compiled(own_x, own_y).backward()
     assert (own_x.grad == 30).all() and (own_y.grad == 5).all()
-    torch._dynamo.reset()
-
-
-def test_a_whole_graph_is_refused(device):
-    torch._dynamo.reset()
-    x = torch.zeros(100, device=device)
-    with pytest.raises(torch._dynamo.exc.Unsupported):
-        torch.compile(summed, fullgraph=True)(x, x)
     torch._dynamo.reset()
 
 

@@ -54,21 +54,20 @@ def _choose_driver(kind: str, module: ModuleType) -> None:
         owner.run = _with_our_driver(owner.run, module.driver, _driver_beside)
 
 
-_LAUNCHERS = {"triton.runtime.jit": ("JITFunction",), "triton.runtime.autotuner": ("Autotuner", "Heuristics")}
+_LAUNCHERS = {"triton.runtime.jit": "JITFunction", "triton.runtime.autotuner": "Autotuner"}
 _DYNAMO = "torch._dynamo"  # one module has one watch, and compile/doors/hook.py watches its parts
 
 
 def _run_untraced(_: ModuleType) -> None:
-    """`torch.compile` breaks its graph at a launch. It would else compile Triton's own Python, piece by piece."""
+    """What `torch.compile` cannot capture is launched as it is. It would else compile Triton's own Python."""
     dynamo = sys.modules.get(_DYNAMO)
     disable = getattr(dynamo, "disable", None)  # absent while it is being imported: then this is called again
     if disable is None:
         return
-    for name, kinds in _LAUNCHERS.items():
-        for kind in kinds:
-            owner = getattr(sys.modules.get(name), kind, None)
-            if owner is not None and not getattr(owner.run, "_torchdynamo_disable", False):
-                owner.run = disable(owner.run)
+    for name, kind in _LAUNCHERS.items():
+        owner = getattr(sys.modules.get(name), kind, None)
+        if owner is not None and not getattr(owner.run, "_torchdynamo_disable", False):
+            owner.run = disable(owner.run)
 
 
 def _refuse_cuda_graphs(module: ModuleType) -> None:

@@ -1,8 +1,8 @@
 """Kernels of Triton that a compiled function launches: what Dynamo and Inductor ask, and their text in a module.
 
-Inductor's wrapper defines a kernel once, and calls it. Here the definition has the user's own `JITFunction`: a module
-that this process compiled finds it again among those that Dynamo has seen, by :func:`identity`. Its source stands beside
-it, for a module that comes from a cache without Dynamo.
+Inductor's wrapper defines a kernel once, and calls it. The definition here takes the user's own `JITFunction`, which is
+found by :func:`identity` among those that Dynamo has seen. Its source stands beside it, for a process whose Dynamo has
+seen none.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def know_triton(module) -> None:
         @functools.wraps(original)
         def answer() -> bool:
             return original() or (
-                module.has_triton_package() and importlib.util.find_spec(needs) is not None and torch.aule.is_available()
+                module.has_triton_package()
+                and importlib.util.find_spec(needs) is not None
+                and bool(torch.aule.is_available())
             )
 
         answer._aule_original = original
@@ -185,7 +187,7 @@ class UserKernels:
         constants = {k: v for k, v in kwargs.items() if k in constexprs or k not in names or v is None}
         arguments = [
             repr(identity(kernel)), repr(kernel.__name__), repr(passed), _dict_text(constants),
-            f"[{', '.join(map(_config_text, configs))}]", repr(list(restore_value_args)), repr(list(reset_to_zero_args)),
+            f"[{', '.join(map(_config_text, configs))}]", repr([*restore_value_args]), repr([*reset_to_zero_args]),
         ]  # fmt: skip
         if all(list(grid) == list(grids[0]) for grid in grids):
             grids = grids[:1]
@@ -210,4 +212,4 @@ class UserKernels:
 
     def call_user_kernel(self, name: str, call_args) -> None:
         """A launch, as a line of the module."""
-        self.writeline(f"{name}({', '.join(self.prepare_triton_kernel_call(call_args))})")
+        self.writeline(f"{name}.run({', '.join(self.prepare_triton_kernel_call(call_args))})")

@@ -13,8 +13,9 @@ from torch_aule.compile.doors.user_kernels import identity
 __all__ = ["user_kernel"]
 
 
-def user_kernel(wanted: str, name: str, passed: list, constants: dict, configs: list, restored: list, zeroed: list, *,
-                source: str):  # fmt: skip
+def user_kernel(
+    wanted: str, name: str, passed: list, constants: dict, configs: list, restored: list, zeroed: list, *, source: str
+) -> _UserKernel:
     """A kernel as a module calls it.
 
     Parameters
@@ -36,8 +37,8 @@ def user_kernel(wanted: str, name: str, passed: list, constants: dict, configs: 
 
     Returns
     -------
-    callable
-        Takes the values of `passed`, then three sizes of the grid for each configuration, or for all of them.
+    object
+        Its `run` takes the values of `passed`, then three sizes of the grid for each configuration, or for all.
     """
     kernel = _live(name, wanted) or _from_source(name, source)
     settings = [Config(values, **options) for values, options in configs]
@@ -79,7 +80,7 @@ class _UserKernel:
         # More names tell more: a configuration may leave out what the kernel has a default for.
         self._settings = sorted(enumerate(settings), key=lambda pair: -len(pair[1].kwargs))
 
-    def __call__(self, *values):
+    def run(self, *values):
         arguments = [constant if i is None else values[i] for i, constant in self._leading]
         others = {name: values[i] for name, i in self._behind}
         sizes = values[self._count :]
