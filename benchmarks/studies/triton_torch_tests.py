@@ -1,9 +1,10 @@
 """PyTorch's own tests of user-defined kernels of Triton, on the device.
 
 ``python benchmarks/studies/triton_torch_tests.py FILE [WORD ...]`` runs those of FILE whose name has a word (default:
-all). FILE is PyTorch's ``test/inductor/test_triton_kernels.py`` of the installed torch's version: wheels do not have it.
-It prints what became of each: right, skipped (the test says why), refused (what the backend does not serve), wrong (an
+all). FILE is PyTorch's ``test/inductor/test_triton_kernels.py`` of the installed torch's version, which wheels lack. It
+prints what became of each: right, skipped (the test says why), refused (what the backend does not serve), wrong (an
 assertion), failed (anything else) or late. Tests run in a process of their own that is started anew after a late one.
+Some read the generated module: those that expect CUDA's way to allocate or to define a kernel there are wrong here.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import unittest
 
 from triton_packages import Worker
 
+import torch_aule  # noqa: F401
+
 WORDS = ("right", "skipped", "refused", "wrong", "failed", "late")
 
 
 def _loaded(path: str):
     """The file as a module that takes this device for the GPU."""
-    import torch_aule  # noqa: F401
     from torch.testing._internal import inductor_utils
 
     inductor_utils.GPU_TYPE = "aule"

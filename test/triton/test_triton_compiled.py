@@ -250,6 +250,25 @@ def test_autotuned(device, backend, dynamic):
         assert torch.equal(own.cpu(), x + y)
 
 
+def test_parameters_behind_one_that_is_tuned(device):
+    @triton.autotune(configs=CONFIGS, key=[])
+    @triton.jit
+    def tuned_in_between(x, n, BLOCK: tl.constexpr, o, scale):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(o + at, tl.load(x + at, mask=at < n) * scale, mask=at < n)
+
+    def work(x, scale):
+        o = torch.empty_like(x)
+        n = x.numel()
+        tuned_in_between[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, n, o=o, scale=scale)
+        return o + 1
+
+    compiled = torch.compile(work, fullgraph=True)
+    x = integers(random.randrange(70, 300))
+    for scale in (1, 2, 7):
+        assert torch.equal(compiled(x.to(device), scale).cpu(), scale * x + 1)
+
+
 def test_what_is_summed_while_measuring_is_not_kept(device):
     def work(x):
         total = torch.zeros((), device=x.device)

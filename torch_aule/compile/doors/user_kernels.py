@@ -43,9 +43,6 @@ def identity(kernel) -> str:
     return hashlib.sha256(repr((kernel.cache_key, *options)).encode()).hexdigest()
 
 
-# What Dynamo asks.
-
-
 def know_triton(module) -> None:
     """Let `torch.utils._triton` say that a device has Triton where ours has.
 
@@ -74,9 +71,6 @@ def know_triton(module) -> None:
 
     also("has_triton", "triton.runtime")
     also("has_triton_tensor_descriptor_host_tma", "triton.tools.tensor_descriptor")
-
-
-# What Inductor asks.
 
 
 def install_user_kernels() -> None:
