@@ -6,8 +6,8 @@
 // FlashAttention-2 backward (Dao 2023) for software devices, dK and dV:
 //   dV = dropout(P)^T dO;  dK = scale * dS^T Q;  P and dS as in flash_attn_bwd_dq_simd
 //
-// Lane l of workgroup (block, b, key head) owns keys block*W*R + l*R + {0..R-1}. The queries of every head of the key
-// head pass one at a time, so grouped queries need no second sum and no atomics. Deterministic.
+// Lane l of workgroup (block, b, key head) owns keys block*W*ROWS + l*ROWS + {0..ROWS-1}. The queries of every head of
+// the key head pass one at a time, so grouped queries need no second sum and no atomics. Deterministic.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simd.md
 #include "attention/parts/simd.glsl"
 
@@ -15,11 +15,11 @@ int b, kv_h, share;  // share: query heads of a key head
 int first, key0;     // the block's first key, this lane's
 int q_len, k_len, d_qk, d_v, diagonal, left, right;
 float scale, softcap, dropout_scale;
-float k[R * DP], dk[R * DP], v[R * DVP], dv[R * DVP];
+float k[ROWS * DP], dk[ROWS * DP], v[ROWS * DVP], dv[ROWS * DVP];
 
 // The queries that see some key of the block, and the addresses of the group's first head.
 int begin, end, rows;
-uint64_t q_step, g_step, q_base, g_base, q_head, g_head, all_stats, bias_base[R];
+uint64_t q_step, g_step, q_base, g_base, q_head, g_head, all_stats, bias_base[ROWS];
 int64_t bias_q, bias_h;
 int bh0;
 Dropout dropout;
@@ -27,15 +27,15 @@ Dropout dropout;
 // The query that passes.
 int head, row;
 uint64_t q_row, g_row, stats;
-uint kept[R];                  // of 32 queries
-float s[R], dp[R], weight[R];  // scores, then dS; dP; P
+uint kept[ROWS];                  // of 32 queries
+float s[ROWS], dp[ROWS], weight[ROWS];  // scores, then dS; dP; P
 vec2 q_two[DP / COLS_AT_ONCE], g_two[DVP / COLS_AT_ONCE];
 
 // Loads the keys, scaled, and the values, and clears dK and dV.
 void load_keys() {
   uint64_t k_base = key_rows(p.key, p.key_stride, b, kv_h);
   uint64_t v_base = key_rows(p.value, p.value_stride, b, kv_h);
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     int key = min(key0 + r, k_len - 1);
     uint64_t k_row = k_base + uint64_t(int64_t(key) * p.key_stride[2] * ELEM_BYTES);
     [[unroll]] for (int d = 0; d < DP; d += 2) {
@@ -58,7 +58,7 @@ void load_keys() {
 
 void begin_queries() {
   begin = queries_begin(first);
-  end = queries_end(min(first + W * R, k_len) - 1);
+  end = queries_end(min(first + W * ROWS, k_len) - 1);
   rows = max(end - begin, 0);
   q_step = uint64_t(p.query_stride[2] * ELEM_BYTES);
   g_step = uint64_t(p.grad_out_stride[2] * ELEM_BYTES);
@@ -72,7 +72,7 @@ void begin_queries() {
   bias_q = p.bias_stride[2];
   bias_h = p.bias_stride[1];
   if (BIAS_DTYPE >= 0) {
-    [[unroll]] for (int r = 0; r < R; ++r)
+    [[unroll]] for (int r = 0; r < ROWS; ++r)
       bias_base[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(kv_h * share) * bias_h +
           int64_t(BLOCK_MASK ? 0 : begin) * bias_q +
           int64_t(bias_column_of(min(key0 + r, k_len - 1))) * p.bias_stride[3]);
@@ -82,13 +82,13 @@ void begin_queries() {
 
 // S^T = K Q^T and dP^T = V dO^T.
 void products() {
-  [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
+  [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = dp[r] = 0.0;
   [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
     vec2 x = load_lane_pair(q_row, c, d_qk);
     q_two[c / COLS_AT_ONCE] = x;
     [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
       float q = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-      [[unroll]] for (int r = 0; r < R; ++r) s[r] += k[r * DP + c + e] * q;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] += k[r * DP + c + e] * q;
     }
   }
   [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
@@ -96,7 +96,7 @@ void products() {
     g_two[c / COLS_AT_ONCE] = x;
     [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
       float g = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-      [[unroll]] for (int r = 0; r < R; ++r) dp[r] += v[r * DVP + c + e] * g;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] += v[r * DVP + c + e] * g;
     }
   }
 }
@@ -106,9 +106,9 @@ void score_gradients() {
   vec2 stat = uintBitsToFloat(unpackUint2x32(PairRef(stats).v));  // {logsumexp, delta}
   const float lo = TWO_PARTS ? F32Ref(stats + 8).v : 0.0;
   if (DROPOUT && (row == begin || (row & 31) == 0)) {
-    [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_column(dropout, bh0 + head, uint(row) / 32u, key0 + r);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) kept[r] = dropout_column(dropout, bh0 + head, uint(row) / 32u, key0 + r);
   }
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     float x = s[r], slope = 1.0;
     if (SOFTCAP) {
       float t = capped_tanh(x / softcap);
@@ -138,14 +138,14 @@ void accumulate() {
     vec2 x = g_two[c / COLS_AT_ONCE];
     [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
       float g = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-      [[unroll]] for (int r = 0; r < R; ++r) dv[r * DVP + c + e] += weight[r] * g;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) dv[r * DVP + c + e] += weight[r] * g;
     }
   }
   [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
     vec2 x = q_two[c / COLS_AT_ONCE];
     [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
       float q = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-      [[unroll]] for (int r = 0; r < R; ++r) dk[r * DP + c + e] += s[r] * q;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) dk[r * DP + c + e] += s[r] * q;
     }
   }
 }
@@ -167,7 +167,7 @@ void next_query() {
 void store_result() {
   uint64_t dk_base = key_rows(p.grad_key, p.grad_key_stride, b, kv_h);
   uint64_t dv_base = key_rows(p.grad_value, p.grad_value_stride, b, kv_h);
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     if (key0 + r < k_len) {
       uint64_t dk_row = dk_base + uint64_t(int64_t(key0 + r) * p.grad_key_stride[2] * ELEM_BYTES);
       [[unroll]] for (int d = 0; d < DP; d += 2)
@@ -180,7 +180,7 @@ void store_result() {
 }
 
 void main() {
-  int blocks = (p.k_len + W * R - 1) / (W * R);
+  int blocks = (p.k_len + W * ROWS - 1) / (W * ROWS);
   uint group = linear_group();
   if (group >= p.groups) return;
   int block = interleave(int(group % uint(blocks)), blocks);
@@ -189,8 +189,8 @@ void main() {
   kv_h = b_kv % p.kv_heads;
   share = p.heads / p.kv_heads;
   int lane = int(gl_LocalInvocationID.x);
-  first = block * W * R;
-  key0 = first + lane * R;
+  first = block * W * ROWS;
+  key0 = first + lane * ROWS;
   begin_sequence(b);
   q_len = query_count();
   k_len = key_count();
@@ -214,7 +214,8 @@ void main() {
   g_row = g_base;
   [[dont_unroll]] for (int step = share * rows; step > 0; --step) {
     if (BLOCK_MASK && (row == begin || row % max(MASK_ROWS, 1) == 0)) {
-      const int to = next_kept_query(mask_of(b, kv_h * share + head), first, min(first + W * R, k_len) - 1, row, end);
+      const int to =
+          next_kept_query(mask_of(b, kv_h * share + head), first, min(first + W * ROWS, k_len) - 1, row, end);
       const int passed = min(to, end - 1) - row;
       row += passed;
       q_row += q_step * uint64_t(uint(passed));

@@ -14,30 +14,31 @@
 struct Weights {
   int key0, query0, end, bh;
   uint64_t bias;
-  float lse[C], lo[C], delta[C];
+  float lse[COLUMNS], lo[COLUMNS], delta[COLUMNS];
   KeptTile kept;
 };
 
 // Transposed scores become dS, and dP becomes dropout(P).
 void score_gradients(inout ScoreTile s, inout ScoreTile dp, Weights w, bool whole) {
-  [[unroll]] for (int j = 0; j < C; ++j) {
-    const int row = w.query0 + tx() + TX * j;
-    [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+    const int row = w.query0 + tx() + LANES * j;
+    [[unroll]] for (int i = 0; i < ROWS; ++i) {
       const int key = w.key0 + i, seen = key - row - mask_diagonal();
       const bool inside = key < key_count() && row < w.end;
-      float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
+      float slope, x = capped(s.v[i * COLUMNS + j], p.scale, p.softcap, slope);
       if (BIAS_DTYPE >= 0 && inside && !(BLOCK_MASK && whole)) x += load_bias(w.bias + bias_bytes() *
           uint64_t(int64_t(bias_row_of(row)) * p.bias_stride[2] +
           int64_t(bias_column_of(key)) * p.bias_stride[3]), seen);
       const bool visible = whole || (row < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
-      float prob = visible ? power(below_logsumexp(x, w.lse[j], w.lo[j])) : 0.0, gp = dp.v[i * C + j], kept = prob;
+      float prob = visible ? power(below_logsumexp(x, w.lse[j], w.lo[j])) : 0.0, gp = dp.v[i * COLUMNS + j],
+            kept = prob;
       if (DROPOUT) {
         const bool keep = kept_at(w.kept, i, j);
         gp = keep ? gp * p.dropout_scale : 0.0;
         kept = keep ? prob * p.dropout_scale : 0.0;
       }
-      dp.v[i * C + j] = kept;
-      s.v[i * C + j] = prob * (gp - w.delta[j]) * slope;
+      dp.v[i * COLUMNS + j] = kept;
+      s.v[i * COLUMNS + j] = prob * (gp - w.delta[j]) * slope;
     }
   }
 }
@@ -51,7 +52,7 @@ void main() {
   uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
   int block = int(group % uint(blocks));
-  int column = int(group / uint(blocks)) % SPLITS * COLUMNS;
+  int column = int(group / uint(blocks)) % SPLITS * RESULT_COLUMNS;
   int b_kv = int(group / uint(blocks)) / SPLITS;
   int b = b_kv / p.kv_heads, kv_h = b_kv % p.kv_heads, share = p.heads / p.kv_heads;
   int first = block * BM;
@@ -63,14 +64,14 @@ void main() {
   Rows v = Rows(key_rows(p.value, p.value_stride, b, kv_h), p.value_stride[2] * ELEM_BYTES, 0, k_len, p.v_dim);
   Rows none = Rows(0, 0, 0, 0, 0);
   Weights w;
-  w.key0 = first + ty() * R;
+  w.key0 = first + ty() * ROWS;
   w.end = end;
   w.bias = 0;
   Dropout dropout;
   if (DROPOUT) dropout = dropout_begin();
 
   ResultTile dk, dv;
-  [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dk.v[i] = dv.v[i] = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS * PER_LANE; ++i) dk.v[i] = dv.v[i] = 0.0;
 
   const int keys_last = min(first + BM, k_len) - 1;
   Rows q = head_rows(p.query, p.query_stride, b, kv_h * share, end, p.head_dim);
@@ -92,8 +93,8 @@ void main() {
       if (BLOCK_MASK) following = tile_from(next_kept_query(w.bias, first, keys_last, following, end), begin, end);
       w.query0 = query0;
       if (DROPOUT) draw_kept(dropout, w.bh, first, query0, true);
-      [[unroll]] for (int j = 0; j < C; ++j) {
-        int row = min(query0 + tx() + TX * j, query_count() - 1);
+      [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+        int row = min(query0 + tx() + LANES * j, query_count() - 1);
         const uint64_t at = p.stats + uint64_t(stats_index(w.bh, row)) * STATS_BYTES;
         const vec2 stats = uintBitsToFloat(U32x2Ref(at).v);
         w.lse[j] = stats.x * UNIT;
@@ -119,10 +120,10 @@ void main() {
   }
 
   RowFactor factor;
-  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = 1.0;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) factor.v[i] = 1.0;
   store_result(dv, key_rows(p.grad_value, p.grad_value_stride, b, kv_h), p.grad_value_stride[2], first, k_len, column,
       p.v_dim, factor);
-  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = p.scale;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) factor.v[i] = p.scale;
   store_result(dk, key_rows(p.grad_key, p.grad_key_stride, b, kv_h), p.grad_key_stride[2], first, k_len, column,
       p.head_dim, factor);
 }

@@ -14,25 +14,25 @@ int b, h, bh, kv_h;
 int first, row0;  // the block's first query, this lane's
 int q_len, k_len, d_qk, d_v, diagonal, left, right;
 float softcap, dropout_scale;
-float q[R * DP], dq[R * DP], g[R * DVP], lse[R], lo[R], delta[R];  // g: dO
+float q[ROWS * DP], dq[ROWS * DP], g[ROWS * DVP], lse[ROWS], lo[ROWS], delta[ROWS];  // g: dO
 
 // The key that passes, the rows of K and V that it has, and each row's bias.
 int begin, end, step, key;
-uint64_t k_step, v_step, k_row, v_row, bias_row[R], grad_bias_row[R], bias_step;
+uint64_t k_step, v_step, k_row, v_row, bias_row[ROWS], grad_bias_row[ROWS], bias_step;
 Dropout dropout;
-uint kept[R];       // of 32 keys
-float s[R], dp[R];  // scores, then dS; dP
+uint kept[ROWS];       // of 32 keys
+float s[ROWS], dp[ROWS];  // scores, then dS; dP
 vec2 k_two[DP / COLS_AT_ONCE];
 
 bool again;  // delta is summed first
 uint64_t k_first, v_first;
-float sum[R];  // of P * dP
+float sum[ROWS];  // of P * dP
 
 // Loads queries, dO and statistics, and clears dQ.
 void load_queries() {
   uint64_t q_base = query_rows(p.query, p.query_stride, b, h);
   uint64_t g_base = query_rows(p.grad_out, p.grad_out_stride, b, h);
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     int row = min(row0 + r, q_len - 1);
     uint64_t q_row = q_base + uint64_t(int64_t(row) * p.query_stride[2] * ELEM_BYTES);
     [[unroll]] for (int d = 0; d < DP; d += 2) {
@@ -57,13 +57,13 @@ void load_queries() {
 
 void begin_keys() {
   begin = keys_begin(first);
-  end = keys_end(min(first + W * R, q_len) - 1);
+  end = keys_end(min(first + W * ROWS, q_len) - 1);
   k_step = uint64_t(p.key_stride[2] * ELEM_BYTES);
   v_step = uint64_t(p.value_stride[2] * ELEM_BYTES);
   k_row = key_rows(p.key, p.key_stride, b, kv_h) + uint64_t(begin) * k_step;
   v_row = key_rows(p.value, p.value_stride, b, kv_h) + uint64_t(begin) * v_step;
   bias_step = bias_bytes() * uint64_t(p.bias_stride[3]);
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     int row = min(row0 + r, q_len - 1);
     if (BIAS_DTYPE >= 0)
       bias_row[r] = p.bias + bias_bytes() * uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1] +
@@ -74,10 +74,10 @@ void begin_keys() {
 }
 
 void begin_delta() {
-  again = sums_delta(end - begin, W * R);
+  again = sums_delta(end - begin, W * ROWS);
   k_first = k_row;
   v_first = v_row;
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     sum[r] = 0.0;
     if (DTYPE != AULE_DT_F32) sum[r] = delta_of_logsumexp(stats_index(bh, min(row0 + r, q_len - 1)));
   }
@@ -85,20 +85,20 @@ void begin_delta() {
 
 // S = Q K^T and dP = dO V^T.
 void products() {
-  [[unroll]] for (int r = 0; r < R; ++r) s[r] = dp[r] = 0.0;
+  [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] = dp[r] = 0.0;
   [[unroll]] for (int c = 0; c < DP; c += COLS_AT_ONCE) {
     vec2 x = load_lane_pair(k_row, c, d_qk);
     k_two[c / COLS_AT_ONCE] = x;
     [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
       float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-      [[unroll]] for (int r = 0; r < R; ++r) s[r] += q[r * DP + c + e] * k;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) s[r] += q[r * DP + c + e] * k;
     }
   }
   [[unroll]] for (int c = 0; c < DVP; c += COLS_AT_ONCE) {
     vec2 x = load_lane_pair(v_row, c, d_v);
     [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
       float v = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-      [[unroll]] for (int r = 0; r < R; ++r) dp[r] += g[r * DVP + c + e] * v;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) dp[r] += g[r * DVP + c + e] * v;
     }
   }
 }
@@ -106,9 +106,9 @@ void products() {
 // dS, or what this key adds to delta.
 void score_gradients() {
   if (DROPOUT && (key == begin || (key & 31) == 0)) {
-    [[unroll]] for (int r = 0; r < R; ++r) kept[r] = dropout_row(dropout, bh, row0 + r, uint(key) / 32u);
+    [[unroll]] for (int r = 0; r < ROWS; ++r) kept[r] = dropout_row(dropout, bh, row0 + r, uint(key) / 32u);
   }
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     float x = s[r], slope = 1.0;
     if (SOFTCAP) {
       float t = capped_tanh(x / softcap);
@@ -144,7 +144,7 @@ void accumulate() {
     vec2 x = k_two[c / COLS_AT_ONCE];
     [[unroll]] for (int e = 0; e < COLS_AT_ONCE; ++e) {
       float k = subgroupShuffle((e & 1) == 0 ? x.x : x.y, e >> 1);
-      [[unroll]] for (int r = 0; r < R; ++r) dq[r * DP + c + e] += s[r] * k;
+      [[unroll]] for (int r = 0; r < ROWS; ++r) dq[r * DP + c + e] += s[r] * k;
     }
   }
 }
@@ -154,7 +154,7 @@ void next_key() {
   k_row = turn ? k_first : k_row + k_step;
   v_row = turn ? v_first : v_row + v_step;
   if (DTYPE != AULE_DT_F32) {
-    [[unroll]] for (int r = 0; r < R; ++r) {
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
       delta[r] = turn ? sum[r] : delta[r];
       if (BIAS_DTYPE >= 0 && !BLOCK_MASK) bias_row[r] -= turn ? bias_step * uint64_t(end - begin) : uint64_t(0);
       if (GRAD_BIAS) grad_bias_row[r] -= turn ? uint64_t(end - begin) * 4 : uint64_t(0);
@@ -164,14 +164,14 @@ void next_key() {
 
 void store_delta() {
   if (again) {
-    [[unroll]] for (int r = 0; r < R; ++r)
+    [[unroll]] for (int r = 0; r < ROWS; ++r)
       if (row0 + r < q_len) F32Ref(p.stats + uint64_t(stats_index(bh, row0 + r)) * STATS_BYTES + 4).v = delta[r];
   }
 }
 
 void store_result() {
   uint64_t dq_base = query_rows(p.grad_query, p.grad_query_stride, b, h);
-  [[unroll]] for (int r = 0; r < R; ++r) {
+  [[unroll]] for (int r = 0; r < ROWS; ++r) {
     if (row0 + r < q_len) {
       uint64_t row = dq_base + uint64_t(int64_t(row0 + r) * p.grad_query_stride[2] * ELEM_BYTES);
       [[unroll]] for (int d = 0; d < DP; d += 2)
@@ -181,7 +181,7 @@ void store_result() {
 }
 
 void main() {
-  int blocks = (p.q_len + W * R - 1) / (W * R);
+  int blocks = (p.q_len + W * ROWS - 1) / (W * ROWS);
   uint group = linear_group();
   if (group >= p.groups) return;
   int block = interleave(int(group % uint(blocks)), blocks);
@@ -190,8 +190,8 @@ void main() {
   h = bh % p.heads;
   kv_h = h / (p.heads / p.kv_heads);
   int lane = int(gl_LocalInvocationID.x);
-  first = block * W * R;
-  row0 = first + lane * R;
+  first = block * W * ROWS;
+  row0 = first + lane * ROWS;
   begin_sequence(b);
   q_len = query_count();
   k_len = key_count();
@@ -211,7 +211,7 @@ void main() {
   [[dont_unroll]] for (step = again ? begin - end : 0; step < end - begin; ++step) {
     key = step < 0 ? end + step : begin + step;
     if (BLOCK_MASK && (key == begin || key % max(MASK_KEYS, 1) == 0)) {
-      const int to = next_kept_key(mask_of(b, h), first, min(first + W * R, q_len) - 1, key, end);
+      const int to = next_kept_key(mask_of(b, h), first, min(first + W * ROWS, q_len) - 1, key, end);
       if (to >= end) {  // nothing more in this pass
         if (step >= 0) break;
         step = -1;

@@ -17,26 +17,26 @@ struct Weights {
 // Scores become dS, and P * dP is added to `sum`. `whole`: every row sees every key of the tile.
 void score_gradients(inout ScoreTile s, ScoreTile dp, Weights w, bool whole, inout RowFactor sum) {
   const int q_len = query_count();
-  [[unroll]] for (int j = 0; j < C; ++j) {
-    const int key = w.key0 + tx() + TX * j;
-    [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+    const int key = w.key0 + tx() + LANES * j;
+    [[unroll]] for (int i = 0; i < ROWS; ++i) {
       const int row = w.row0 + i, seen = key - row - mask_diagonal();
       const bool inside = key < w.end && row < q_len;
-      float slope, x = capped(s.v[i * C + j], p.scale, p.softcap, slope);
+      float slope, x = capped(s.v[i * COLUMNS + j], p.scale, p.softcap, slope);
       if (BIAS_DTYPE >= 0 && inside && !(BLOCK_MASK && whole)) x += load_bias(w.bias + bias_bytes() *
           uint64_t(int64_t(bias_row_of(row)) * p.bias_stride[2] +
           int64_t(bias_column_of(key)) * p.bias_stride[3]), seen);
       const bool visible = whole || (key < w.end && seen >= -p.left && seen <= p.right && x > NEG_INF);
       const float prob = visible ? power(below_logsumexp(x, w.lse.v[i], w.lo.v[i])) : 0.0;
-      float gp = dp.v[i * C + j];
+      float gp = dp.v[i * COLUMNS + j];
       if (DROPOUT) {
-        gp = is_kept(w.first, ty() * R + i, w.key0, tx() + TX * j, false) ? gp * p.dropout_scale : 0.0;
+        gp = is_kept(w.first, ty() * ROWS + i, w.key0, tx() + LANES * j, false) ? gp * p.dropout_scale : 0.0;
       }
       if (DTYPE != AULE_DT_F32) sum.v[i] += prob * gp;
       const float ds = prob * (gp - w.delta.v[i]);
       if (GRAD_BIAS && w.pass == 1 && inside && w.column == 0) F32Ref(p.grad_bias +
           uint64_t((int64_t(w.bh) * q_len + row) * key_count() + key) * 4).v = ds;
-      s.v[i * C + j] = ds * slope;
+      s.v[i * COLUMNS + j] = ds * slope;
     }
   }
 }
@@ -46,10 +46,10 @@ void main() {
   uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
   int block = blocks - 1 - int(group % uint(blocks));
-  int column = int(group / uint(blocks)) % SPLITS * COLUMNS;
+  int column = int(group / uint(blocks)) % SPLITS * RESULT_COLUMNS;
   int bh = int(group / uint(blocks)) / SPLITS;
   int b = bh / p.heads, h = bh % p.heads, kv_h = h / (p.heads / p.kv_heads);
-  int first = block * BM, row0 = first + ty() * R;
+  int first = block * BM, row0 = first + ty() * ROWS;
   begin_sequence(b);
   int q_len = query_count();
   if (RAGGED && first >= q_len) return;
@@ -73,8 +73,8 @@ void main() {
 
   ResultTile dq;
   RowFactor sum;
-  [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dq.v[i] = 0.0;
-  [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int i = 0; i < ROWS * PER_LANE; ++i) dq.v[i] = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
     uint64_t stats = p.stats + uint64_t(stats_index(bh, min(row0 + i, q_len - 1))) * STATS_BYTES;
     w.lse.v[i] = F32Ref(stats).v * UNIT;
     w.delta.v[i] = F32Ref(stats + 4).v;
@@ -106,7 +106,7 @@ void main() {
     }
     if (pass == 0) {
       over_rows(sum, true);
-      [[unroll]] for (int i = 0; i < R; ++i) {
+      [[unroll]] for (int i = 0; i < ROWS; ++i) {
         int64_t index = stats_index(bh, min(row0 + i, q_len - 1));
         w.delta.v[i] = delta_of_logsumexp(index) + sum.v[i];
         if (tx() == 0 && column == 0 && row0 + i < q_len)
@@ -116,7 +116,7 @@ void main() {
   }
 
   RowFactor factor;
-  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = p.scale;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) factor.v[i] = p.scale;
   store_result(dq, query_rows(p.grad_query, p.grad_query_stride, b, h), p.grad_query_stride[2], first, q_len, column,
       p.head_dim, factor);
 }

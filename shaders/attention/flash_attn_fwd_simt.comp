@@ -42,14 +42,14 @@ void place_operands() {
 
 // Scores of keys that a row does not see become -inf; the others get their bias.
 void hide() {
-  [[unroll]] for (int j = 0; j < C; ++j) {
-    int key = key0 + tx() + TX * j;
-    [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+    int key = key0 + tx() + LANES * j;
+    [[unroll]] for (int i = 0; i < ROWS; ++i) {
       int row = row0 + i, seen = key - row - diagonal;
-      float x = s.v[i * C + j];
+      float x = s.v[i * COLUMNS + j];
       if (BIAS_DTYPE >= 0 && key < end && row < q_len) x += load_bias(bias +
           bias_bytes() * uint64_t(int64_t(bias_row_of(row)) * bias_q + int64_t(bias_column_of(key)) * bias_k), seen);
-      s.v[i * C + j] = key < end && seen >= -left && seen <= right ? x : NEG_INF;
+      s.v[i * COLUMNS + j] = key < end && seen >= -left && seen <= right ? x : NEG_INF;
     }
   }
 }
@@ -57,19 +57,19 @@ void hide() {
 // Scores become P. What is summed so far follows the new maxima.
 void online_softmax() {
   RowFactor top;
-  [[unroll]] for (int i = 0; i < R; ++i) {
-    top.v[i] = s.v[i * C];
-    [[unroll]] for (int j = 1; j < C; ++j) top.v[i] = max(top.v[i], s.v[i * C + j]);
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+    top.v[i] = s.v[i * COLUMNS];
+    [[unroll]] for (int j = 1; j < COLUMNS; ++j) top.v[i] = max(top.v[i], s.v[i * COLUMNS + j]);
   }
   over_rows(top, false);
-  [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
     float now = max(top.v[i], m.v[i]), ref = now == NEG_INF ? 0.0 : now, f = power(m.v[i] - ref);
     m.v[i] = now;
     l.v[i] *= f;
-    [[unroll]] for (int j = 0; j < C; ++j) {
-      float weight = power(s.v[i * C + j] - ref);
+    [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+      float weight = power(s.v[i * COLUMNS + j] - ref);
       l.v[i] += weight;
-      s.v[i * C + j] = weight;
+      s.v[i * COLUMNS + j] = weight;
     }
     [[unroll]] for (int j = 0; j < PER_LANE; ++j) o.v[i * PER_LANE + j] *= f;
   }
@@ -78,10 +78,10 @@ void online_softmax() {
 // Dropout: P of 0, or times its scale.
 void drop() {
   if (DROPOUT) {
-    [[unroll]] for (int j = 0; j < C; ++j) {
-      [[unroll]] for (int i = 0; i < R; ++i)
-        s.v[i * C + j] = is_kept(first, ty() * R + i, key0, tx() + TX * j, false) ? s.v[i * C + j] * p.dropout_scale :
-            0.0;
+    [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+      [[unroll]] for (int i = 0; i < ROWS; ++i)
+        s.v[i * COLUMNS + j] = is_kept(first, ty() * ROWS + i, key0, tx() + LANES * j, false)
+            ? s.v[i * COLUMNS + j] * p.dropout_scale : 0.0;
     }
   }
 }
@@ -89,7 +89,7 @@ void drop() {
 void store_rows() {
   over_rows(l, true);
   RowFactor inverse;
-  [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
     float sum = l.v[i];
     inverse.v[i] = sum == 0.0 ? 0.0 : 1.0 / sum;  // a row that sees nothing is 0
     if (column == 0 && tx() == 0 && row0 + i < q_len)
@@ -103,13 +103,13 @@ void main() {
   uint group = linear_group();
   if (group >= p.groups) return;  // whole workgroups, so no barrier is missed
   int block = blocks - 1 - int(group % uint(blocks));
-  column = int(group / uint(blocks)) % SPLITS * COLUMNS;
+  column = int(group / uint(blocks)) % SPLITS * RESULT_COLUMNS;
   bh = int(group / uint(blocks)) / SPLITS;
   b = bh / p.heads;
   h = bh % p.heads;
   kv_h = h / (p.heads / p.kv_heads);
   first = block * BM;
-  row0 = first + ty() * R;
+  row0 = first + ty() * ROWS;
   begin_sequence(b);
   q_len = query_count();
   if (RAGGED && first >= q_len) return;
@@ -121,8 +121,8 @@ void main() {
   begin = keys_begin(first) & ~(DROPOUT ? 31 : 0);
   end = keys_end(min(first + BM, q_len) - 1);
   place_operands();
-  [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) o.v[i] = 0.0;
-  [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int i = 0; i < ROWS * PER_LANE; ++i) o.v[i] = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
     m.v[i] = NEG_INF;
     l.v[i] = 0.0;
   }
@@ -138,7 +138,7 @@ void main() {
     scores(s, q, first, k, key0, none, none);
     fetch_strip(v, key0, column);
     bool whole = key0 + BN <= end && seen_whole(first, first + BM - 1, key0, key0 + BN - 1);
-    [[unroll]] for (int i = 0; i < R * C; ++i) {
+    [[unroll]] for (int i = 0; i < ROWS * COLUMNS; ++i) {
       float slope;
       s.v[i] = capped(s.v[i], scale, softcap, slope);
     }

@@ -15,10 +15,10 @@ uint dropout_bit(int row, int key) { return 0u; }
 #include "attention/parts/coopmat.glsl"
 #include "attention/parts/coopmat_tiles.glsl"
 #include "attention/parts/coopmat_dropout.glsl"
-const int SPLITS = 1, COLUMNS = 0, BM = BLOCK;
+const int SPLITS = 1, RESULT_COLUMNS = 0, BM = BLOCK;
 #elif defined(FLEX_SIMD)
 #include "attention/parts/simd.glsl"
-const int SPLITS = 1, COLUMNS = 0, BM = W * R;
+const int SPLITS = 1, RESULT_COLUMNS = 0, BM = W * ROWS;
 
 // Rows of this lane, and products with a row that all lanes read together; `dim` elements of it exist.
 struct HeadRow { float v[DP]; };
@@ -123,7 +123,7 @@ bool take_place(out Place at, int length, int block_size, int heads, int groups)
   group /= blocks;
   at.first = at.block * block_size + group % tiles * BM;
   group /= tiles;
-  at.column = group % SPLITS * COLUMNS;
+  at.column = group % SPLITS * RESULT_COLUMNS;
   group /= SPLITS;
   at.h = group % heads;
   at.b = group / heads;

@@ -3,20 +3,20 @@
 // Scores are computed transposed, keys as rows. The queries of every head of the key head pass in turn: deterministic.
 #include "inductor/flex.glsl"
 
-struct Stats { float lse[C], delta[C]; };
+struct Stats { float lse[COLUMNS], delta[COLUMNS]; };
 
 // Transposed scores become dS, and dP becomes P.
 void score_gradients(inout ScoreTile s, inout ScoreTile dp, Stats stats, Place at, int h, int query0, int end,
                      bool full) {
-  const int key0 = at.first + ty() * R;
-  FLEX_UNROLL for (int e = 0; e < R * C; ++e) {
-    const int row = query0 + tx() + TX * (e % C), key = key0 + e / C;
+  const int key0 = at.first + ty() * ROWS;
+  FLEX_UNROLL for (int e = 0; e < ROWS * COLUMNS; ++e) {
+    const int row = query0 + tx() + LANES * (e % COLUMNS), key = key0 + e / COLUMNS;
     const int m = min(row, end - 1), n = min(key, at.row_end - 1);
     const float x = s.v[e] * FLEX_SCALE, y = score_mod(x, at.b, h, m, n);
     const bool seen = (full || mask_mod(at.b, h, m, n)) && row < end && key < at.row_end &&
-        stats.lse[e % C] > NEG_INF;
-    const float weight = seen ? exp2(y * LOG2E - stats.lse[e % C]) : 0.0;
-    const float ds = score_grad(x, at.b, h, m, n, weight * (dp.v[e] - stats.delta[e % C]), false);
+        stats.lse[e % COLUMNS] > NEG_INF;
+    const float weight = seen ? exp2(y * LOG2E - stats.lse[e % COLUMNS]) : 0.0;
+    const float ds = score_grad(x, at.b, h, m, n, weight * (dp.v[e] - stats.delta[e % COLUMNS]), false);
     dp.v[e] = weight;
     s.v[e] = seen ? ds : 0.0;
   }
@@ -30,7 +30,7 @@ void main() {
   const Rows k = Rows(FLEX_ROWS_KEY(b, kv_h), FLEX_STEP_KEY, 0l, at.row_end, HEAD_DIM);
   const Rows v = Rows(FLEX_ROWS_VALUE(b, kv_h), FLEX_STEP_VALUE, 0l, at.row_end, V_DIM);
   ResultTile dk, dv;
-  [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dk.v[i] = dv.v[i] = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS * PER_LANE; ++i) dk.v[i] = dv.v[i] = 0.0;
   [[dont_unroll]] for (int turn_ = 0; turn_ < share * FLEX_PARTS; ++turn_) {
     const int h = kv_h * share + turn_ / FLEX_PARTS;
     const bool full = turn_ % FLEX_PARTS == 1;
@@ -42,8 +42,8 @@ void main() {
       const Rows g = Rows(FLEX_ROWS_GRAD_OUT(b, h), FLEX_STEP_GRAD_OUT, 0l, span.end, V_DIM);
       [[dont_unroll]] for (int query0 = span.begin; query0 < span.end; query0 += BN) {
         Stats stats;
-        [[unroll]] for (int j = 0; j < C; ++j) {
-          const int row = min(query0 + tx() + TX * j, span.end - 1);
+        [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+          const int row = min(query0 + tx() + LANES * j, span.end - 1);
           const uint64_t stat = uint64_t((int64_t(b) * FLEX_HEADS + h) * FLEX_Q_LEN + row) * 4ul;
           stats.lse[j] = F32Ref(FLEX_LSE + stat).v;
           stats.delta[j] = F32Ref(FLEX_DELTA + stat).v;
@@ -60,10 +60,10 @@ void main() {
     }
   }
   RowFactor factor;
-  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = 1.0;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) factor.v[i] = 1.0;
   store_result(dv, FLEX_ROWS_GRAD_VALUE(b, kv_h), FLEX_STEP_GRAD_VALUE / ELEM_BYTES, at.first, at.row_end, at.column,
       V_DIM, factor);
-  [[unroll]] for (int i = 0; i < R; ++i) factor.v[i] = FLEX_SCALE;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) factor.v[i] = FLEX_SCALE;
   store_result(dk, FLEX_ROWS_GRAD_KEY(b, kv_h), FLEX_STEP_GRAD_KEY / ELEM_BYTES, at.first, at.row_end, at.column,
       HEAD_DIM, factor);
 }

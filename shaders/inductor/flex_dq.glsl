@@ -6,14 +6,15 @@
 // Scores become dS.
 void score_gradients(inout ScoreTile s, ScoreTile dp, RowFactor lse, RowFactor delta, Place at, int key0, int end,
                      bool full) {
-  const int row0 = at.first + ty() * R;
-  FLEX_UNROLL for (int e = 0; e < R * C; ++e) {
-    const int row = row0 + e / C, key = key0 + tx() + TX * (e % C);
+  const int row0 = at.first + ty() * ROWS;
+  FLEX_UNROLL for (int e = 0; e < ROWS * COLUMNS; ++e) {
+    const int row = row0 + e / COLUMNS, key = key0 + tx() + LANES * (e % COLUMNS);
     const int m = min(row, at.row_end - 1), n = min(key, end - 1);
     const float x = s.v[e] * FLEX_SCALE, y = score_mod(x, at.b, at.h, m, n);
-    const bool seen = (full || mask_mod(at.b, at.h, m, n)) && key < end && row < at.row_end && lse.v[e / C] > NEG_INF;
-    const float weight = seen ? exp2(y * LOG2E - lse.v[e / C]) : 0.0;
-    const float ds = score_grad(x, at.b, at.h, m, n, weight * (dp.v[e] - delta.v[e / C]), seen && at.column == 0);
+    const bool seen =
+        (full || mask_mod(at.b, at.h, m, n)) && key < end && row < at.row_end && lse.v[e / COLUMNS] > NEG_INF;
+    const float weight = seen ? exp2(y * LOG2E - lse.v[e / COLUMNS]) : 0.0;
+    const float ds = score_grad(x, at.b, at.h, m, n, weight * (dp.v[e] - delta.v[e / COLUMNS]), seen && at.column == 0);
     s.v[e] = seen ? ds : 0.0;
   }
 }
@@ -27,9 +28,9 @@ void main() {
   const Rows g = Rows(FLEX_ROWS_GRAD_OUT(b, h), FLEX_STEP_GRAD_OUT, 0l, at.row_end, V_DIM);
   ResultTile dq;
   RowFactor lse, delta, factor;
-  [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) dq.v[i] = 0.0;
-  [[unroll]] for (int i = 0; i < R; ++i) {
-    const int row = min(at.first + ty() * R + i, at.row_end - 1);
+  [[unroll]] for (int i = 0; i < ROWS * PER_LANE; ++i) dq.v[i] = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+    const int row = min(at.first + ty() * ROWS + i, at.row_end - 1);
     const uint64_t stat = uint64_t((int64_t(b) * FLEX_HEADS + h) * FLEX_Q_LEN + row) * 4ul;
     lse.v[i] = F32Ref(FLEX_LSE + stat).v;
     delta.v[i] = F32Ref(FLEX_DELTA + stat).v;

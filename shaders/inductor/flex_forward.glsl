@@ -4,9 +4,9 @@
 
 // Scores become those of the modifiers, in units of log2.
 void modify(inout ScoreTile s, Place at, int key0, int end, bool full) {
-  const int row0 = at.first + ty() * R;
-  FLEX_UNROLL for (int e = 0; e < R * C; ++e) {
-    const int row = row0 + e / C, key = key0 + tx() + TX * (e % C);
+  const int row0 = at.first + ty() * ROWS;
+  FLEX_UNROLL for (int e = 0; e < ROWS * COLUMNS; ++e) {
+    const int row = row0 + e / COLUMNS, key = key0 + tx() + LANES * (e % COLUMNS);
     const int m = min(row, at.row_end - 1), n = min(key, end - 1);  // modifiers are asked about what exists alone
     const float x = score_mod(s.v[e] * FLEX_SCALE, at.b, at.h, m, n);
     const bool seen = (full || mask_mod(at.b, at.h, m, n)) && key < end;
@@ -17,18 +17,18 @@ void modify(inout ScoreTile s, Place at, int key0, int end, bool full) {
 // Scores become P. What is summed so far follows the new maxima.
 void online_softmax(inout ScoreTile s, inout ResultTile o, inout RowFactor top, inout RowFactor sum) {
   RowFactor now;
-  [[unroll]] for (int i = 0; i < R; ++i) {
-    now.v[i] = s.v[i * C];
-    [[unroll]] for (int j = 1; j < C; ++j) now.v[i] = max(now.v[i], s.v[i * C + j]);
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+    now.v[i] = s.v[i * COLUMNS];
+    [[unroll]] for (int j = 1; j < COLUMNS; ++j) now.v[i] = max(now.v[i], s.v[i * COLUMNS + j]);
   }
   over_rows(now, false);
-  [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
     const float reached = max(now.v[i], top.v[i]), ref = reached == NEG_INF ? 0.0 : reached, f = exp2(top.v[i] - ref);
     top.v[i] = reached;
     sum.v[i] *= f;
-    [[unroll]] for (int j = 0; j < C; ++j) {
-      s.v[i * C + j] = exp2(s.v[i * C + j] - ref);
-      sum.v[i] += s.v[i * C + j];
+    [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+      s.v[i * COLUMNS + j] = exp2(s.v[i * COLUMNS + j] - ref);
+      sum.v[i] += s.v[i * COLUMNS + j];
     }
     [[unroll]] for (int j = 0; j < PER_LANE; ++j) o.v[i * PER_LANE + j] *= f;
   }
@@ -42,8 +42,8 @@ void main() {
   const Rows q = Rows(FLEX_ROWS_QUERY(b, h), FLEX_STEP_QUERY, 0l, at.row_end, HEAD_DIM);
   ResultTile o;
   RowFactor top, sum;
-  [[unroll]] for (int i = 0; i < R * PER_LANE; ++i) o.v[i] = 0.0;
-  [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int i = 0; i < ROWS * PER_LANE; ++i) o.v[i] = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
     top.v[i] = NEG_INF;
     sum.v[i] = 0.0;
   }
@@ -68,8 +68,8 @@ void main() {
   }
   over_rows(sum, true);
   RowFactor inverse;
-  [[unroll]] for (int i = 0; i < R; ++i) {
-    const int row = at.first + ty() * R + i;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+    const int row = at.first + ty() * ROWS + i;
     inverse.v[i] = sum.v[i] == 0.0 ? 0.0 : 1.0 / sum.v[i];  // a row that sees nothing is 0
     if (at.column == 0 && tx() == 0 && row < at.row_end) {
       const uint64_t stat = uint64_t((int64_t(b) * FLEX_HEADS + h) * FLEX_Q_LEN + row) * 4ul;

@@ -1,9 +1,9 @@
-// For software devices (lavapipe): one subgroup per workgroup, no barrier, no shared memory. A lane owns R rows, with
-// all their values in registers. The other operand passes one row at a time.
+// For software devices (lavapipe): one subgroup per workgroup, no barrier, no shared memory. A lane owns ROWS rows,
+// with all their values in registers. The other operand passes one row at a time.
 //
 // On lavapipe 22.3 a load by address is a scalar loop over the lanes (40 ns for 8 lanes, uniform or not, 49 ns for 8
 // bytes a lane), and a shuffle by a constant is one instruction. So the lanes fetch a row together, two neighbours
-// each, and shuffles make every value uniform. Each value then feeds R multiply-adds. All loops over D are unrolled,
+// each, and shuffles make every value uniform. Each value then feeds ROWS multiply-adds. All loops over D are unrolled,
 // because a dynamically indexed private array goes through memory lane by lane.
 #ifndef AULE_ATTENTION_SIMD_GLSL
 #define AULE_ATTENTION_SIMD_GLSL
@@ -12,7 +12,7 @@
 
 layout(constant_id = FAMILY_CONSTANTS) const int DP = 64;  // D rounded up to a multiple of 2 * W, Dv likewise
 layout(constant_id = FAMILY_CONSTANTS + 1) const int DVP = 64;
-layout(constant_id = FAMILY_CONSTANTS + 2) const int R = 1;         // rows of a lane: 1, 2 or 4
+layout(constant_id = FAMILY_CONSTANTS + 2) const int ROWS = 1;         // rows of a lane: 1, 2 or 4
 layout(constant_id = FAMILY_CONSTANTS + 3) const bool VEC2 = false;  // addresses, strides and sizes allow loads of two
 layout(constant_id = FAMILY_CONSTANTS + 4) const bool PADDED = true;  // DP or DVP is more than the head size
 // dQ: grad_bias is zeroed float32 [B, H, Lq, Lk].
@@ -23,7 +23,7 @@ const bool WHOLE_ROWS = VEC2 && !PADDED;  // loads of two without bounds: 15 % f
 const int W = LOCAL;  // lanes: the subgroup size
 #ifndef ATTENTION_GENERATED
 // Blocks of a mask that hold the workgroup's rows whole are skipped whole: their elements need not be asked.
-bool asks_elements(int mask_side) { return BIAS_DTYPE >= 0 && !(BLOCK_MASK && mask_side % (W * R) == 0); }
+bool asks_elements(int mask_side) { return BIAS_DTYPE >= 0 && !(BLOCK_MASK && mask_side % (W * ROWS) == 0); }
 uint64_t mask_of(int b, int h) {
   return p.bias + uint64_t(int64_t(b) * p.bias_stride[0] + int64_t(h) * p.bias_stride[1]);
 }

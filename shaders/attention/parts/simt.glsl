@@ -1,14 +1,14 @@
 // Attention without cooperative matrices: operands pass through shared memory in steps, products are made in registers.
 //
-// LOCAL invocations are TY (y) x TX (x). An invocation has rows y*R + {0..R-1} of
-//   scores  S[BM][BN]: columns x + TX*{0..C-1}, steps of DEPTH elements of both operands' rows
-//   result  O[BM][COLUMNS]: columns 4*x + 4*TX*{0..} + {0..3}, steps of STRIP*TX rows of the second operand. An
-//           invocation writes STRIP columns of its scores beside them, transposed.
-// Every read of shared memory is 16 bytes without a bank conflict: rows of B end with a gap of 16 bytes, and so do R
+// LOCAL invocations are TY (y) x LANES (x). An invocation has rows y*ROWS + {0..ROWS-1} of
+//   scores  S[BM][BN]: columns x + LANES*{0..COLUMNS-1}, steps of DEPTH elements of both operands' rows
+//   result  O[BM][RESULT_COLUMNS]: columns 4*x + 4*LANES*{0..} + {0..3}, steps of STRIP*LANES rows of the second
+//           operand. An invocation writes STRIP columns of its scores beside them, transposed.
+// Every read of shared memory is 16 bytes without a bank conflict: rows of B end with a gap of 16 bytes, and so do ROWS
 // rows of A together. A step passes through registers into the other half of shared memory while the one before it is
-// multiplied: one barrier a step. A workgroup makes at most COLUMNS columns of the result, and the splits of a larger
-// head repeat the scores. Shared memory has float32 for all dtypes: SPIR-V has no product of 16-bit pairs that adds in
-// float32, and sums of 16 bits are too coarse.
+// multiplied: one barrier a step. A workgroup makes at most RESULT_COLUMNS columns of the result, and the splits of a
+// larger head repeat the scores. Shared memory has float32 for all dtypes: SPIR-V has no product of 16-bit pairs that
+// adds in float32, and sums of 16 bits are too coarse.
 // What was tried, and what it gave: docs/ladders/flash_attn_fwd_simt.md
 #ifndef AULE_ATTENTION_SIMT_GLSL
 #define AULE_ATTENTION_SIMT_GLSL
@@ -20,15 +20,16 @@
 #ifndef ATTENTION_GENERATED
 #include "attention/parts/attention.glsl"
 
-layout(constant_id = FAMILY_CONSTANTS) const int COLUMNS = 64;  // of the result of one workgroup, a multiple of 4 * TX
+// Of the result of one workgroup, a multiple of 4 * LANES.
+layout(constant_id = FAMILY_CONSTANTS) const int RESULT_COLUMNS = 64;
 layout(constant_id = FAMILY_CONSTANTS + 1) const int SPLITS = 1;    // workgroups per block of rows
-layout(constant_id = FAMILY_CONSTANTS + 2) const int R = 4;         // rows of an invocation, a multiple of 4
+layout(constant_id = FAMILY_CONSTANTS + 2) const int ROWS = 4;         // rows of an invocation, a multiple of 4
 // All addresses, strides and head sizes allow loads of four.
 layout(constant_id = FAMILY_CONSTANTS + 3) const bool VEC4 = false;
-layout(constant_id = FAMILY_CONSTANTS + 4) const int TX = 8;           // invocations of a row
-layout(constant_id = FAMILY_CONSTANTS + 5) const int C = 4;            // columns of scores of an invocation
+layout(constant_id = FAMILY_CONSTANTS + 4) const int LANES = 8;           // invocations of a row
+layout(constant_id = FAMILY_CONSTANTS + 5) const int COLUMNS = 4;            // columns of scores of an invocation
 layout(constant_id = FAMILY_CONSTANTS + 6) const int DEPTH = 32;       // elements of a step of the scores
-layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // of a step of the result: score columns / TX
+layout(constant_id = FAMILY_CONSTANTS + 7) const int STRIP = 4;        // of a step of the result: score columns / LANES
 layout(constant_id = FAMILY_CONSTANTS + 8) const int STAGES = 1;       // halves of shared memory
 layout(constant_id = FAMILY_CONSTANTS + 9) const int UNROLL_S = 1;     // of a step of the scores, vec4s
 layout(constant_id = FAMILY_CONSTANTS + 10) const int UNROLL_O = 1;    // of a step of the result, columns of scores
@@ -37,11 +38,11 @@ layout(constant_id = FAMILY_CONSTANTS + 11) const bool GRAD_BIAS = false;
 #endif
 
 const bool NO_PREFETCH = STAGES == 1;  // one half, and loads go straight there: for software devices
-const int TY = LOCAL / TX, BM = TY * R, BN = TX * C, PER_LANE = COLUMNS / TX;
+const int TY = LOCAL / LANES, BM = TY * ROWS, BN = LANES * COLUMNS, PER_LANE = RESULT_COLUMNS / LANES;
 
 // In vec4s.
-const int D4 = DEPTH / 4, C4 = COLUMNS / 4, R4 = R / 4, WIDE = STRIP * TX;
-const int A_ROWS = R * D4 + 1, A_STRIP = BM / 4 + 1, B_ROW = D4 + 1;
+const int D4 = DEPTH / 4, C4 = RESULT_COLUMNS / 4, R4 = ROWS / 4, WIDE = STRIP * LANES;
+const int A_ROWS = ROWS * D4 + 1, A_STRIP = BM / 4 + 1, B_ROW = D4 + 1;
 const int A_VEC4S = BM * D4, B_VEC4S = BN * D4, STRIP_VEC4S = WIDE * C4;
 const int A_HALF = TY * A_ROWS > WIDE * A_STRIP ? TY * A_ROWS : WIDE * A_STRIP;
 const int B_HALF = BN * B_ROW > STRIP_VEC4S ? BN * B_ROW : STRIP_VEC4S;
@@ -58,9 +59,9 @@ shared uint kept_words[DROPOUT ? UNITS_M * UNITS_N * 32 : 1];
 #endif
 
 // Arrays sized by constants pass through functions only inside structs.
-struct ScoreTile { float v[R * C]; };
-struct ResultTile { float v[R * PER_LANE]; };
-struct RowFactor { float v[R]; };
+struct ScoreTile { float v[ROWS * COLUMNS]; };
+struct ResultTile { float v[ROWS * PER_LANE]; };
+struct RowFactor { float v[ROWS]; };
 // Rows of one head: bytes from row to row, and from page to page if PAGED. Rows from `end` on and elements from `dim`
 // on are zeros.
 struct Rows { uint64_t base; int64_t step, page; int end, dim; };
@@ -92,22 +93,23 @@ int lane() { return int(gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationI
 #else
 int lane() { return int(gl_LocalInvocationID.x); }
 #endif
-int ty() { return lane() / TX; }
-int tx() { return lane() % TX; }
+int ty() { return lane() / LANES; }
+int tx() { return lane() % LANES; }
 
 #ifndef ATTENTION_GENERATED
 // is_kept() of all of an invocation's scores, read ahead where registers are few.
-const int WORD_COLS = 32 / R, KEPT_WORDS = (C + WORD_COLS - 1) / WORD_COLS;
+const int WORD_COLS = 32 / ROWS, KEPT_WORDS = (COLUMNS + WORD_COLS - 1) / WORD_COLS;
 struct KeptTile { uint v[KEPT_WORDS]; };
 void read_kept(out KeptTile kept, int m0, int n0, bool rows_are_keys) {
   [[unroll]] for (int w = 0; w < KEPT_WORDS; ++w) {
     kept.v[w] = 0u;
-    [[dont_unroll]] for (int j = 0; j < min(WORD_COLS, C - w * WORD_COLS); ++j)
-      [[unroll]] for (int i = 0; i < R; ++i)
-        kept.v[w] |= uint(is_kept(m0, ty() * R + i, n0, tx() + TX * (w * WORD_COLS + j), rows_are_keys)) << (j * R + i);
+    [[dont_unroll]] for (int j = 0; j < min(WORD_COLS, COLUMNS - w * WORD_COLS); ++j)
+      [[unroll]] for (int i = 0; i < ROWS; ++i)
+        kept.v[w] |= uint(is_kept(m0, ty() * ROWS + i, n0, tx() + LANES * (w * WORD_COLS + j), rows_are_keys))
+            << (j * ROWS + i);
   }
 }
-bool kept_at(KeptTile kept, int i, int j) { return (kept.v[j / WORD_COLS] >> (j % WORD_COLS * R + i) & 1u) != 0u; }
+bool kept_at(KeptTile kept, int i, int j) { return (kept.v[j / WORD_COLS] >> (j % WORD_COLS * ROWS + i) & 1u) != 0u; }
 #endif
 
 vec4 load_vec4(uint64_t row, int d, int left) {
@@ -157,14 +159,14 @@ void fetch_scores(Rows a, int first_a, Rows b, int first_b, int d) {
 void put_scores(Rows a, int first_a, Rows b, int first_b, int d) {
   const int to_a = turn * A_HALF, to_b = turn * B_HALF;
   if (NO_PREFETCH) {
-    [[dont_unroll]] for (int i = lane(); i < A_VEC4S; i += LOCAL) tile_a[to_a + i + i / (R * D4)] =
+    [[dont_unroll]] for (int i = lane(); i < A_VEC4S; i += LOCAL) tile_a[to_a + i + i / (ROWS * D4)] =
         load_a(a, first_a + i / D4, d + i % D4 * 4);
     [[dont_unroll]] for (int i = lane(); i < B_VEC4S; i += LOCAL) tile_b[to_b + i + i / D4] =
         load_b(b, first_b + i / D4, d + i % D4 * 4);
   } else {
     [[unroll]] for (int n = 0; n < A_LOADS; ++n) {
       const int i = lane() + n * LOCAL;
-      if (A_VEC4S % LOCAL == 0 || i < A_VEC4S) tile_a[to_a + i + i / (R * D4)] = next_a[n];
+      if (A_VEC4S % LOCAL == 0 || i < A_VEC4S) tile_a[to_a + i + i / (ROWS * D4)] = next_a[n];
     }
     [[unroll]] for (int n = 0; n < B_LOADS; ++n) {
       const int i = lane() + n * LOCAL;
@@ -172,7 +174,7 @@ void put_scores(Rows a, int first_a, Rows b, int first_b, int d) {
     }
   }
 }
-// Loads COLUMNS elements of WIDE rows, for put_strip().
+// Loads RESULT_COLUMNS elements of WIDE rows, for put_strip().
 void fetch_strip(Rows b, int first, int column) {
   if (NO_PREFETCH) return;
   [[unroll]] for (int n = 0; n < STRIP_LOADS; ++n) {
@@ -193,10 +195,10 @@ void put_strip(Rows b, int first, int column) {
   }
 }
 
-// s[i][j] = sum_d a[first_a + y*R + i][d] * b[first_b + x + TX*j][d]. The caller has fetched its first step. Fetches
-// the first step of the scores of `then_a` and `then_b`, unless their rows are empty.
+// s[i][j] = sum_d a[first_a + y*ROWS + i][d] * b[first_b + x + LANES*j][d]. The caller has fetched its first step.
+// Fetches the first step of the scores of `then_a` and `then_b`, unless their rows are empty.
 void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then_a, Rows then_b) {
-  [[unroll]] for (int i = 0; i < R * C; ++i) s.v[i] = 0.0;
+  [[unroll]] for (int i = 0; i < ROWS * COLUMNS; ++i) s.v[i] = 0.0;
   [[dont_unroll]] for (int d = 0; d < a.dim; d += DEPTH) {
     if (STAGES == 1) barrier();  // the only half has been read
     put_scores(a, first_a, b, first_b, d);
@@ -206,12 +208,13 @@ void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then
     const int at_a = turn * A_HALF + ty() * A_ROWS, at_b = turn * B_HALF + tx() * B_ROW;
     [[dont_unroll]] for (int k0 = 0; k0 < D4; k0 += UNROLL_S) {
       [[unroll]] for (int k = 0; k < UNROLL_S; ++k) {
-        vec4 y[C];
-        [[unroll]] for (int j = 0; j < C; ++j) y[j] = tile_b[at_b + j * TX * B_ROW + k0 + k];
-        [[unroll]] for (int i = 0; i < R; ++i) {
+        vec4 y[COLUMNS];
+        [[unroll]] for (int j = 0; j < COLUMNS; ++j) y[j] = tile_b[at_b + j * LANES * B_ROW + k0 + k];
+        [[unroll]] for (int i = 0; i < ROWS; ++i) {
           const vec4 x = tile_a[at_a + i * D4 + k0 + k];
           [[unroll]] for (int e = 0; e < 4; ++e)
-            [[unroll]] for (int j = 0; j < C; ++j) s.v[i * C + j] = fma(x[e], y[j][e], s.v[i * C + j]);
+            [[unroll]] for (int j = 0; j < COLUMNS; ++j)
+              s.v[i * COLUMNS + j] = fma(x[e], y[j][e], s.v[i * COLUMNS + j]);
         }
       }
     }
@@ -220,25 +223,25 @@ void scores(out ScoreTile s, Rows a, int first_a, Rows b, int first_b, Rows then
 }
 
 const int NOTHING = 0, SCORES = 1, STRIPS = 2;
-// o[i][..] += sum_n s[y*R + i][n] * b[first + n][column..]. The caller has fetched the first strip of b. Fetches for
+// o[i][..] += sum_n s[y*ROWS + i][n] * b[first + n][column..]. The caller has fetched the first strip of b. Fetches for
 // the next product: scores of `then_a` and `then_b` from `then_first_a` and `then_first` on, or strips of `then_b`.
 void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, int then_what, Rows then_a,
     int then_first_a,
                 Rows then_b, int then_first) {
-  [[dont_unroll]] for (int strip = 0; strip < C; strip += STRIP) {
+  [[dont_unroll]] for (int strip = 0; strip < COLUMNS; strip += STRIP) {
     if (STAGES == 1) barrier();  // the only half has been read
-    [[unroll]] for (int j = 0; j < C; ++j) {
-      if (STRIP == C || j / STRIP * STRIP == strip) {  // no register is indexed by a variable
+    [[unroll]] for (int j = 0; j < COLUMNS; ++j) {
+      if (STRIP == COLUMNS || j / STRIP * STRIP == strip) {  // no register is indexed by a variable
         [[unroll]] for (int h = 0; h < R4; ++h) {
-          const int at = 4 * h * C + j;
-          tile_a[turn * A_HALF + (j % STRIP * TX + tx()) * A_STRIP + ty() * R4 + h] =
-              vec4(s.v[at], s.v[at + C], s.v[at + 2 * C], s.v[at + 3 * C]);
+          const int at = 4 * h * COLUMNS + j;
+          tile_a[turn * A_HALF + (j % STRIP * LANES + tx()) * A_STRIP + ty() * R4 + h] =
+              vec4(s.v[at], s.v[at + COLUMNS], s.v[at + 2 * COLUMNS], s.v[at + 3 * COLUMNS]);
         }
       }
     }
-    put_strip(b, first + strip * TX, column);
+    put_strip(b, first + strip * LANES, column);
     barrier();  // this half is written, the other one has been read
-    if (strip + STRIP < C) fetch_strip(b, first + (strip + STRIP) * TX, column);
+    if (strip + STRIP < COLUMNS) fetch_strip(b, first + (strip + STRIP) * LANES, column);
     else if (then_what == STRIPS) fetch_strip(then_b, then_first, column);
     else if (then_what == SCORES) fetch_scores(then_a, then_first_a, then_b, then_first, 0);
     const int at_a = turn * A_HALF + ty() * R4, at_b = turn * B_HALF + tx();
@@ -247,8 +250,8 @@ void accumulate(inout ResultTile o, ScoreTile s, Rows b, int first, int column, 
         vec4 x[R4];
         [[unroll]] for (int h = 0; h < R4; ++h) x[h] = tile_a[at_a + (n0 + n) * A_STRIP + h];
         [[unroll]] for (int c = 0; c < PER_LANE / 4; ++c) {
-          const vec4 y = tile_b[at_b + (n0 + n) * C4 + c * TX];
-          [[unroll]] for (int i = 0; i < R; ++i)
+          const vec4 y = tile_b[at_b + (n0 + n) * C4 + c * LANES];
+          [[unroll]] for (int i = 0; i < ROWS; ++i)
             [[unroll]] for (int e = 0; e < 4; ++e)
               o.v[i * PER_LANE + c * 4 + e] = fma(x[i / 4][i & 3], y[e], o.v[i * PER_LANE + c * 4 + e]);
         }
@@ -273,27 +276,27 @@ bool seen_whole(int first_query, int last_query, int first_key, int last_key) {
 // Maximum or sum of each row's values, for every invocation of the row.
 #if SHUFFLE
 void over_lanes(inout RowFactor x, bool sums, uint mask) {
-  [[unroll]] for (int i = 0; i < R; ++i) {
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
     const float other = subgroupShuffleXor(x.v[i], mask);
     x.v[i] = sums ? x.v[i] + other : max(x.v[i], other);
   }
 }
 void over_rows(inout RowFactor x, bool sums) {
-  if (TX > 1) over_lanes(x, sums, 1u);
-  if (TX > 2) over_lanes(x, sums, 2u);
-  if (TX > 4) over_lanes(x, sums, 4u);
-  if (TX > 8) over_lanes(x, sums, 8u);
-  if (TX > 16) over_lanes(x, sums, 16u);
+  if (LANES > 1) over_lanes(x, sums, 1u);
+  if (LANES > 2) over_lanes(x, sums, 2u);
+  if (LANES > 4) over_lanes(x, sums, 4u);
+  if (LANES > 8) over_lanes(x, sums, 8u);
+  if (LANES > 16) over_lanes(x, sums, 16u);
 }
 #else
-shared float partial[BM * TX];
+shared float partial[BM * LANES];
 void over_rows(inout RowFactor x, bool sums) {
-  [[unroll]] for (int i = 0; i < R; ++i) partial[(ty() * R + i) * TX + tx()] = x.v[i];
+  [[unroll]] for (int i = 0; i < ROWS; ++i) partial[(ty() * ROWS + i) * LANES + tx()] = x.v[i];
   barrier();  // all are written; those of the next call come after another barrier
-  [[unroll]] for (int i = 0; i < R; ++i) {
-    x.v[i] = partial[(ty() * R + i) * TX];
-    [[unroll]] for (int j = 1; j < TX; ++j) {
-      const float other = partial[(ty() * R + i) * TX + j];
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+    x.v[i] = partial[(ty() * ROWS + i) * LANES];
+    [[unroll]] for (int j = 1; j < LANES; ++j) {
+      const float other = partial[(ty() * ROWS + i) * LANES + j];
       x.v[i] = sums ? x.v[i] + other : max(x.v[i], other);
     }
   }
@@ -302,11 +305,11 @@ void over_rows(inout RowFactor x, bool sums) {
 
 void store_result(ResultTile acc, uint64_t base, int64_t step, int first, int row_end, int column, int dim,
                   RowFactor factor) {
-  [[unroll]] for (int i = 0; i < R; ++i) {
-    const int row = first + ty() * R + i;
+  [[unroll]] for (int i = 0; i < ROWS; ++i) {
+    const int row = first + ty() * ROWS + i;
     const uint64_t at = base + uint64_t(int64_t(row) * step * ELEM_BYTES);
     [[unroll]] for (int c = 0; c < PER_LANE / 4; ++c) {
-      const int d = column + 4 * (tx() + c * TX), from = i * PER_LANE + 4 * c;
+      const int d = column + 4 * (tx() + c * LANES), from = i * PER_LANE + 4 * c;
       const vec4 v = vec4(acc.v[from], acc.v[from + 1], acc.v[from + 2], acc.v[from + 3]) * factor.v[i];
       if (VEC4) {
         if (row < row_end && d < dim) {

@@ -21,7 +21,7 @@ FLOAT8 = {
     torch.float8_e8m0fnu: "E8M0FNU",
 }
 
-# What this PyTorch makes of numbers beyond e4m3fn's largest: that, and before 2.13 a NaN.
+# Numbers beyond e4m3fn's largest become that, before PyTorch 2.13 a NaN.
 FLOAT8_SATURATES = torch.tensor(1e6).to(torch.float8_e4m3fn).view(torch.uint8).item() == 0x7E
 
 _COMPUTE = {

@@ -44,7 +44,7 @@ void set_call(SimdSpec& spec, const AttentionCall& call, const FlashSimdPlan& pl
   spec.local = plan.local;
   spec.dp = plan.dim;
   spec.dvp = plan.v_dim;
-  spec.r = plan.lane_rows;
+  spec.rows = plan.lane_rows;
   spec.vec2 = multiples_of(2, operands.rows);
   spec.padded = plan.dim != call.problem.head_dim || plan.v_dim != call.problem.v_dim;
   spec.grad_bias = operands.grad_bias;

@@ -41,10 +41,10 @@ std::string text_of(const FlashSimtPlan& plan) {
 
 void set_plan(SimtSpec& spec, const SimtShape& shape, int result_columns) {
   spec.local = shape.local;
-  spec.columns = result_columns;
-  spec.r = shape.rows;
-  spec.tx = shape.lanes;
-  spec.c = shape.columns;
+  spec.result_columns = result_columns;
+  spec.rows = shape.rows;
+  spec.lanes = shape.lanes;
+  spec.columns = shape.columns;
   spec.depth = shape.depth;
   spec.strip = shape.strip;
   spec.stages = shape.stages;

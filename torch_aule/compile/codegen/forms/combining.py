@@ -40,8 +40,8 @@ def _shared(writer: Writer, reductions: list[Reduction], size: int) -> None:
             writer.share(f"{name}_shared", dtype, size)
 
 
-# Above so many subgroups, each combines all of their values in log2 steps instead of one after the other: 32 steps of
-# online softmax by each of 1,024 invocations were more work than a row of 50,257 elements.
+# Above this number of subgroups, each combines all of their values in log2 steps instead of one after the other: 32
+# steps of online softmax by each of 1,024 invocations were more work than a row of 50,257 elements.
 _MOST_IN_TURN = 4
 
 
