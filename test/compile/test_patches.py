@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import check_python
+from helpers import check_program
 
 pytest.importorskip("torch._inductor.codegen.simd")
 
@@ -18,37 +18,9 @@ from torch_aule.compile.doors import patches  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 HERE = [p for step in ("inductor", "graphs", "flex") for p in patches._of(step)]
 
-# Every function in a module or class of torch, or in a pattern, whose code is in torch_aule/compile, under all its
-# names: modules that were imported later have copies.
-REPLACED = """
-import json, os, sys, types
-import torch, torch_aule, torch_aule.compile
-import torch._inductor.compile_fx, torch.nn.attention.flex_attention
-from torch._inductor.fx_passes import joint_graph
-ours, found = os.path.dirname(torch_aule.compile.__file__), {}
-def look(name, value):
-    if isinstance(value, (staticmethod, classmethod)):
-        value = value.__func__
-    if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(ours):
-        found.setdefault(id(value), []).append(name)
-for name, module in sorted(sys.modules.items()):
-    if name.split(".")[0] != "torch" or module is None:
-        continue
-    for key, value in list(vars(module).items()):
-        look(f"{name}.{key}", value)
-        if isinstance(value, type) and value.__module__ == name:
-            for member, inner in list(vars(value).items()):
-                look(f"{name}.{key}.{member}", inner)
-for table in joint_graph.pass_patterns:
-    for rows in table.patterns.values():
-        for row in rows:
-            look(f"{joint_graph.__name__}.{getattr(row.extra_check, '__name__', '')}", row.extra_check)
-print(json.dumps(list(found.values())))
-"""
-
 
 def test_what_is_replaced_has_a_row_and_the_other_way_round():
-    found = [set(names) for names in json.loads(check_python(REPLACED).splitlines()[-1])]
+    found = [set(names) for names in json.loads(check_program("replaced_functions").splitlines()[-1])]
     targets = {p.target for p in HERE}
     assert [names for names in found if names.isdisjoint(targets)] == []
     assert targets - set().union(*found) == set()

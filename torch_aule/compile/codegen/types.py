@@ -21,7 +21,7 @@ FLOAT8 = {
     torch.float8_e8m0fnu: "E8M0FNU",
 }
 
-# Numbers beyond e4m3fn's largest become that, before PyTorch 2.13 a NaN.
+# True if numbers beyond e4m3fn's largest become the largest, and not a NaN as before torch 2.13.
 FLOAT8_SATURATES = torch.tensor(1e6).to(torch.float8_e4m3fn).view(torch.uint8).item() == 0x7E
 
 _COMPUTE = {

@@ -43,8 +43,8 @@ class Entry:
     motion_barriers: int = 0
 
 
-# As of the eager kernels (csrc/ops/attention/family/tuning_table.cpp), with at most 128 rows of a workgroup: a block of a mask
-# has as many. Backward: one subgroup has all columns of its rows, for which registers suffice up to 128.
+# As of the eager kernels (csrc/ops/attention/family/tuning_table.cpp), with at most 128 rows of a workgroup: a block of
+# a mask has as many. Backward: one subgroup has all columns of its rows, for which registers suffice up to 128.
 _TABLES = {
     "forward": (Entry(32, 4, 2, 32, 2, 1), Entry(64, 4, 2, 64, 2, 1), Entry(80, 4, 2, 32, 1, 1),
                 Entry(96, 4, 2, 32, 2, 1), Entry(128, 4, 2, 32, 1, 1), Entry(192, 8, 1, 32, 2, 1, 1),

@@ -227,7 +227,7 @@ class Problem:
         return f"(({position}) % {arguments.count(size)})"
 
     def _vectors(self, tensors: dict, elements: int) -> bool:
-        """True if all rows allow loads of `elements` elements."""
+        """True if all rows allow loads of this number of elements."""
         known = V.graph.sizevars.statically_known_multiple_of
         if self.head_dim % elements or self.v_dim % elements:
             return False

@@ -102,7 +102,7 @@ def reduction_work(
         local = 256 if 256 <= device.max_workgroup_invocations else subgroup
         combine = "none" if threads == 1 else "subgroup"
         return Work(local, vec, threads, items if keeps and items <= max_items else 0, combine=combine)
-    # Rows that are too few to fill the device: each is spread over more invocations.
+    # Rows too few to fill the device are spread over more invocations each.
     most = 256
     while most < 1024 and (rows * most < device.multiprocessors * 1024 or keeps and vectors > most * max_items):
         most *= 2
