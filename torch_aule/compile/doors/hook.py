@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from torch_aule.compile.doors import patches
 from torch_aule.compile.doors.install import install, install_interface, skip_random_states
-from torch_aule.compile.doors.user_kernels import know_triton
 from torch_aule.compile.flex.doors import install_doors
 from torch_aule.importing import run_after_import
 
@@ -11,7 +11,7 @@ __all__ = ["start"]
 
 # By the time that compile_fx has been executed, all that we subclass and patch is there, and nothing is compiled.
 _STEPS = {
-    "torch.utils._triton": know_triton,
+    "torch.utils._triton": lambda module: patches.install("triton"),
     "torch._dynamo.device_interface": lambda module: install_interface(),
     "torch._dynamo.decorators": lambda module: skip_random_states(),
     "torch._inductor.compile_fx": lambda module: install(),

@@ -47,7 +47,6 @@ def install() -> None:
 
     from torch_aule.compile import config
     from torch_aule.compile.doors.scheduling import GlslScheduling
-    from torch_aule.compile.doors.user_kernels import install_user_kernels
     from torch_aule.compile.doors.wrapper import AuleDeviceOpOverrides, AuleWrapper
     from torch_aule.compile.flex.doors import install_flex_lowerings
     from torch_aule.compile.fx.lowerings import install_lowerings
@@ -61,7 +60,6 @@ def install() -> None:
     _count_as_gpu()
     install_lowerings()
     install_graphs()
-    install_user_kernels()
     install_flex_lowerings()
     for name in patches.install("inductor"):
         _missing(name)

@@ -33,13 +33,15 @@ class Patch:
     by : str
         The function of ours, below torch_aule.compile, that takes the original and returns what replaces it.
     step : str
-        When: ``inductor``, ``graphs`` (all of them or none), or ``flex``, which needs no Inductor.
+        When: ``inductor``, ``graphs`` (all of them or none), or ``flex`` and ``triton``, which need no Inductor.
     why : str
         What happens without it.
     issue : str
         Upstream, where it is discussed that a device could do without.
     since : tuple of int
         The first version of torch that needs it.
+    may_lack : bool
+        A PyTorch that has no such function needs no patch, and nothing is said.
     in_patterns : bool
         It is replaced in the patterns that check by it, not in its module.
     """
@@ -51,6 +53,7 @@ class Patch:
     why: str
     issue: str = NONE_KNOWN
     since: tuple[int, int] = TORCH_OLDEST
+    may_lack: bool = False
     in_patterns: bool = False
 
     @property
@@ -115,6 +118,18 @@ PATCHES = (
           "It cuts a graph at each scalar on the host, also at those that our operators give beside results.", _GRAPHS),
     Patch("torch.nn.attention.flex_attention", "_validate_device", "flex.doors.validate_device", "flex",
           "It refuses devices that it does not know by name.", "https://github.com/pytorch/pytorch/pull/148656"),
+    Patch("torch.utils._triton", "has_triton", "doors.user_kernels.has_triton", "triton",
+          "It lists devices by name, and Dynamo captures no launch of Triton where none of them is there.",
+          "https://github.com/pytorch/pytorch/issues/171956", may_lack=True),
+    Patch("torch.utils._triton", "has_triton_tensor_descriptor_host_tma",
+          "doors.user_kernels.has_tensor_descriptors", "triton", "As has_triton, for tensor descriptors.",
+          "https://github.com/pytorch/pytorch/issues/171956", may_lack=True),
+    Patch("torch._inductor.codegen.wrapper", "user_defined_triton_kernel_transitive_closure_source_code",
+          "doors.user_kernels.named_source", "inductor",
+          "The cache of graphs takes kernels for the same that differ in what they capture or in their options.",
+          may_lack=True),
+    Patch("torch._inductor.ir", "UserDefinedTritonKernel.can_fuse_epilogue", "doors.user_kernels.can_fuse_epilogue",
+          "inductor", "It lets Inductor write an epilogue of its own into a user's kernel.", may_lack=True),
 )  # fmt: skip
 
 
@@ -134,9 +149,9 @@ def missing(step: str) -> list[str]:
     Returns
     -------
     list of str
-        Empty if all are there.
+        Empty if all are there that must be.
     """
-    return [patch.target for patch in _of(step) if patch.original() is None]
+    return [patch.target for patch in _of(step) if patch.original() is None and not patch.may_lack]
 
 
 def install(step: str) -> list[str]:

@@ -17,7 +17,14 @@ from typing import Any
 import sympy
 import torch
 
-__all__ = ["UserKernels", "identity", "install_user_kernels", "know_triton"]
+__all__ = [
+    "UserKernels",
+    "can_fuse_epilogue",
+    "has_tensor_descriptors",
+    "has_triton",
+    "identity",
+    "named_source",
+]
 
 _IMPORTS = (
     "import triton",
@@ -43,58 +50,51 @@ def identity(kernel) -> str:
     return hashlib.sha256(repr((kernel.cache_key, *options)).encode()).hexdigest()
 
 
-def know_triton(module) -> None:
-    """Let `torch.utils._triton` say that a device has Triton where ours has.
+def _knows(original, needs: str):
+    """A question of `torch.utils._triton`, which lists devices by name, also asked of ours."""
 
-    Parameters
-    ----------
-    module : ModuleType
-        `torch.utils._triton`. It lists devices by name; Dynamo captures no launch where none of them is there.
-    """
+    @functools.cache
+    def answer() -> bool:
+        from torch.utils import _triton
 
-    def also(name: str, needs: str) -> None:
-        original = getattr(module, name, None)
-        if original is None or hasattr(original, "_aule_original"):
-            return
+        return original() or (
+            _triton.has_triton_package()
+            and importlib.util.find_spec(needs) is not None
+            and bool(torch.aule.is_available())
+        )
 
-        @functools.cache
-        @functools.wraps(original)
-        def answer() -> bool:
-            return original() or (
-                module.has_triton_package()
-                and importlib.util.find_spec(needs) is not None
-                and bool(torch.aule.is_available())
-            )
-
-        answer._aule_original = original
-        setattr(module, name, answer)
-
-    also("has_triton", "triton.runtime")
-    also("has_triton_tensor_descriptor_host_tma", "triton.tools.tensor_descriptor")
+    return answer
 
 
-def install_user_kernels() -> None:
-    """Tell kernels apart in the cache of graphs, and keep Inductor from writing an epilogue of its own into them."""
-    from torch._inductor import ir
-    from torch._inductor.codegen import wrapper
-
-    name = "user_defined_triton_kernel_transitive_closure_source_code"
-    original = getattr(wrapper, name, None)
-    if original is not None:
-        setattr(wrapper, name, _named(original))
-    fuse = getattr(ir.UserDefinedTritonKernel, "can_fuse_epilogue", None)
-    if fuse is not None:
-        ir.UserDefinedTritonKernel.can_fuse_epilogue = lambda self: self.device.type != "aule" and fuse(self)
+def has_triton(original):
+    """Of _triton.has_triton."""
+    return _knows(original, "triton.runtime")
 
 
-def _named(original):
+def has_tensor_descriptors(original):
+    """Of _triton.has_triton_tensor_descriptor_host_tma."""
+    return _knows(original, "triton.tools.tensor_descriptor")
+
+
+# Answers for Inductor.
+
+
+def can_fuse_epilogue(original):
+    """Of UserDefinedTritonKernel.can_fuse_epilogue: Inductor writes no epilogue of its own into a user's kernel."""
+
+    def can_fuse(self):
+        return self.device.type != "aule" and original(self)
+
+    return can_fuse
+
+
+def named_source(original):
     """Of the function that gives a kernel's source: beside it stands what the source does not tell.
 
     The cache of graphs compares sources. Variables of an enclosing function are not in them, nor are a second helper
     of the same name and the decorator's options.
     """
 
-    @functools.wraps(original)
     def source(kernel, *args, **kwargs):
         text = original(kernel, *args, **kwargs)
         try:
