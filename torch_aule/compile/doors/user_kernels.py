@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import inspect
 import math
 from types import ModuleType
 from typing import Any
@@ -129,7 +130,10 @@ def _dict_text(values: dict[str, Any]) -> str:
 
 
 def _config_text(config) -> str:
-    options = {name: value for name, value in config.all_kwargs().items() if name not in config.kwargs}
+    """Parameters, then options. Dynamo puts an option among the parameters too where the kernel has one of its name."""
+    names = [name for name in inspect.signature(type(config)).parameters if name not in ("kwargs", "pre_hook")]
+    values = {name: getattr(config, name) for name in names}
+    options = {name: value for name, value in values.items() if value is not None}
     return f"({_dict_text(config.kwargs)}, {_dict_text(options)})"
 
 
@@ -190,7 +194,8 @@ class UserKernels:
         if key not in self.user_defined_kernel_cache:
             name = f"{kernel.__name__}_{len(self.user_defined_kernel_cache)}"
             name = name[1:] if name.startswith("__") else name  # the call may stand in a class
-            self.user_defined_kernel_cache[key] = (name, {}, {})
+            told = inspect.signature(self.generate_kernel_call).parameters  # an oldest torch takes one dict less
+            self.user_defined_kernel_cache[key] = (name, {}, {}) if "inductor_meta" in told else (name, {})
             inner = "".join(f"    {argument},\n" for argument in [*arguments, f"source={_module_text(kernel)!r}"])
             self.write_user_kernels_header()
             self.define_kernel(name, f"user_kernel(\n{inner})", f"# {kernel.fn.__code__.co_filename}")
