@@ -155,14 +155,26 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                          .groups = groups,
                          .format = format_of(x, weight),
                          .transposed = transposed};
-  const auto run = [&](const ConvCall& call) { return launch_plan(call, plan_of(call)).contiguous(conv.format); };
   at::Tensor gx, gw, gb;
+  std::optional<ConvCall> of_input, of_weight;
   if (output_mask[0]) {
     const at::Tensor w = weight.is_complex() ? weight.conj() : weight;
-    gx = run(transposed ? conv.call(ConvPass::forward, gy, w, {}, x.sizes())
-                        : conv.call(ConvPass::input, {}, w, gy, x.sizes()));
+    of_input = transposed ? conv.call(ConvPass::forward, gy, w, {}, x.sizes())
+                          : conv.call(ConvPass::input, {}, w, gy, x.sizes());
   }
-  if (output_mask[1]) gw = run(conv.call(ConvPass::weight, image, {}, places, weight.sizes()));
+  if (output_mask[1]) of_weight = conv.call(ConvPass::weight, image, {}, places, weight.sizes());
+  at::Tensor dense;  // gy, for both passes
+  const auto run = [&](ConvCall& call) {
+    const ConvPlan plan = plan_of(call);
+    if (plan.reads_contiguous()) {
+      if (!dense.defined()) dense = gy.contiguous();
+      at::Tensor& operand = transposed ? call.image : call.places;
+      operand = dense;
+    }
+    return launch_plan(call, plan).contiguous(conv.format);
+  };
+  if (of_input) gx = run(*of_input);
+  if (of_weight) gw = run(*of_weight);
   if (output_mask[2]) gb = sum_of_channels(gy);
   return {gx, gw, gb};
 }

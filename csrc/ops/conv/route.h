@@ -56,8 +56,10 @@ struct ConvPlan {
       kernel;
 
   // Whether the kernels add a bias of the result's dtype. Others leave it to an operator, before the result is rounded.
-  bool adds_bias() const {
-    return !std::holds_alternative<DirectPlan>(kernel) && !std::holds_alternative<ColumnsPlan>(kernel);
+  bool adds_bias() const { return !reads_contiguous(); }
+  // Whether the operands are copied to PyTorch's contiguous format first.
+  bool reads_contiguous() const {
+    return std::holds_alternative<DirectPlan>(kernel) || std::holds_alternative<ColumnsPlan>(kernel);
   }
 };
 
