@@ -384,7 +384,7 @@ def registered() -> tuple[set[str], set[str]]:
     import operators_page
 
     exact = set()
-    for path in sorted((ROOT / "csrc/aten").glob("*.cpp")):
+    for path in sorted((ROOT / "csrc/aten").glob("**/*.cpp")):
         text = re.sub(r"//.*", "", path.read_text())
         exact |= set(re.findall(r'(?:ROW|GUARDED|impl)\(\s*"(?:aten::)?([A-Za-z_]\w*(?:\.\w+)?)"', text))
     names = {name for found in operators_page.families().values() for name in found}

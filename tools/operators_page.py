@@ -34,15 +34,16 @@ def without_kernel() -> set[str]:
 def families() -> dict[str, set[str]]:
     """Family of csrc/aten -> names of the operators that it registers, without overloads."""
     found = {}
-    for path in sorted((ROOT / "csrc/aten").glob("*.cpp")):
+    for path in sorted((ROOT / "csrc/aten").glob("**/*.cpp")):
         if path.stem in ("autocast", "fallback"):  # dtypes of operators that others register; those without a kernel
             continue
         text = re.sub(r"//.*", "", path.read_text())
         names = registered_in(path)
         for table in re.findall(r'#include "(pointwise/\w+_ops\.def)"', text):
             names |= {name for name, forms in ROW.findall((ROOT / "shaders" / table).read_text()) if forms != "HAND"}
-        if names:
-            found[path.stem] = names
+        if names:  # autograd/rnn_layer.cpp is a part of rnn
+            family = path.stem if path.parent.name == "aten" else path.stem.partition("_")[0]
+            found.setdefault(family, set()).update(names)
     return found
 
 

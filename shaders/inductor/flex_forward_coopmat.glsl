@@ -1,6 +1,6 @@
 #pragma aule inline
-// As flex_forward.glsl, on cooperative matrices of known layout: attention/parts/coopmat_forward.glsl has the products, and
-// flash_attn_fwd_coopmat.comp the same loop over a band. Without score_mod, maxima are sampled from the tiles that
+// As flex_forward.glsl, on cooperative matrices of known layout: attention/parts/coopmat_forward.glsl has the products,
+// and flash_attn_fwd_coopmat.comp the same loop over a band. Without score_mod, maxima are sampled from the tiles that
 // mask_mod divides and from the first that it does not; if a weight may have exceeded float16, the block is computed
 // again with the maxima of all tiles.
 #include "inductor/flex.glsl"

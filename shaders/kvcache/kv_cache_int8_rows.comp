@@ -1,7 +1,7 @@
 #pragma aule params ring
 // rows[b, i, head] = numbers of the row times the scales of its blocks, for rows in use of each sequence of a cache in
-// 8 bits (attention/parts/vec8.glsl), in the dtype of the queries. Other rows are left as they are: no kernel of attention
-// looks at them.
+// 8 bits (attention/parts/vec8.glsl), in the dtype of the queries. Other rows are left as they are: no kernel of
+// attention looks at them.
 //
 // An invocation has 16 columns of a row and head.
 layout(local_size_x = 64) in;

@@ -1,4 +1,4 @@
-"""Attention's dropout: the mask that shaders/attention/parts/attention.glsl describes, independent elements, p as asked."""
+"""Attention's dropout: the mask of shaders/attention/parts/attention.glsl, independent elements, p as asked."""
 
 import math
 

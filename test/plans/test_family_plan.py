@@ -26,7 +26,8 @@ def test_every_choice_is_in_the_table():
         "height 100+100 (both width", "taken", "not taken", "groups 2 local 8", "groups 2048 local 128",
         "resident sequences 1 steps 2048", "resident sequences 2", "workgroups local 128 chunk",
         "invocations local 8 chunk", "lanes 1024 in memory",
-        "columns 64 local 256 lanes 8 shared", "blocks 1 sweeps 36", "registers, rows 4", "shared spread local", "memory local 1024",
+        "columns 64 local 256 lanes 8 shared", "blocks 1 sweeps 36", "registers, rows 4",
+        "shared spread local", "memory local 1024",
         "by halves", "at once, side 32", "at once, shared, most 64", "at once, memory local", "blocks 34 sweeps 1",
     ):  # fmt: skip
         assert words in text, words

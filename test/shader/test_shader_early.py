@@ -142,7 +142,8 @@ def test_what_is_kept_knows_its_includes(monkeypatch):
     names = [name for name, _ in files]
     assert "pointwise/functions/math.glsl" in names and "common/dtype.glsl" in names and "dtype_codes.h" in names
     changed = generated.included_version
-    monkeypatch.setattr(generated, "included_version", lambda n: "0" if n == "pointwise/functions/math.glsl" else changed(n))
+    math = "pointwise/functions/math.glsl"
+    monkeypatch.setattr(generated, "included_version", lambda n: "0" if n == math else changed(n))
     assert generated._unpacked(data) is None
     assert changed("no/such.glsl") is None
 

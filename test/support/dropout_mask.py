@@ -1,4 +1,4 @@
-"""Attention's dropout mask: from its description in shaders/attention/parts/attention.glsl, and as the kernels draw it."""
+"""Attention's dropout mask: as shaders/attention/parts/attention.glsl describes it, and as the kernels draw it."""
 
 import numpy as np
 import torch

@@ -124,7 +124,8 @@ def _cross_entropy(sizes, dtype, backward) -> Case:
         loss = F.cross_entropy(x, target)
         return lambda: torch.autograd.grad(loss, x, retain_graph=True)
 
-    # Bytes that must move: the logits are read, and for the gradient read and written. Eager PyTorch writes log_softmax too.
+    # Bytes that must move: the logits are read, and for the gradient read and written. Eager PyTorch writes
+    # log_softmax too.
     passes = 2.0 if backward else 1.0
     return Case("norms", "cross_entropy" + ("_backward" if backward else ""), f"{rows}x{width}", short(dtype), make,
                 bytes=passes * dtype.itemsize * rows * width, autograd=backward)  # fmt: skip

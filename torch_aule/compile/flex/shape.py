@@ -64,8 +64,9 @@ class Tiles:
     def constants(self, dim: int, vectors: bool) -> list[str]:
         """Lines of GLSL."""
         values = {
-            "LOCAL": self.local, "RESULT_COLUMNS": self.result_columns(dim), "SPLITS": self.splits(dim), "ROWS": self.rows,
-            "LANES": self.lanes, "COLUMNS": self.columns, "DEPTH": self.depth, "STRIP": self.strip, "STAGES": self.stages,
+            "LOCAL": self.local, "RESULT_COLUMNS": self.result_columns(dim), "SPLITS": self.splits(dim),
+            "ROWS": self.rows, "LANES": self.lanes, "COLUMNS": self.columns, "DEPTH": self.depth, "STRIP": self.strip,
+            "STAGES": self.stages,
             "UNROLL_S": self.unroll_scores, "UNROLL_O": self.unroll_result,
         }  # fmt: skip
         lines = [f"const int {name} = {value};" for name, value in values.items()]
