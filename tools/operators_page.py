@@ -44,7 +44,7 @@ def families() -> dict[str, set[str]]:
         if names:  # autograd/rnn_layer.cpp is a part of rnn
             family = path.stem if path.parent.name == "aten" else path.stem.partition("_")[0]
             found.setdefault(family, set()).update(names)
-    return found
+    return dict(sorted(found.items()))
 
 
 def listed(names: set[str]) -> list[str]:
