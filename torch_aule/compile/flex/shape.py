@@ -108,7 +108,7 @@ class LaneRows:
         step = 2 * self.local
         dp, dvp = (-(-d // step) * step for d in (self.head_dim, self.v_dim))
         padded = (dp, dvp) != (self.head_dim, self.v_dim)
-        lines = [f"const int LOCAL = {self.local}, DP = {dp}, DVP = {dvp}, R = 1;", "#define FLEX_SIMD"]
+        lines = [f"const int LOCAL = {self.local}, DP = {dp}, DVP = {dvp}, ROWS = 1;", "#define FLEX_SIMD"]
         flags = {"VEC2": vectors, "PADDED": padded}
         return [*lines, *(f"const bool {name} = {str(value).lower()};" for name, value in flags.items())]
 
