@@ -1,4 +1,4 @@
-"""Which accelerator of PyTorch's own is there."""
+"""The accelerator of PyTorch's own that is there."""
 
 from __future__ import annotations
 

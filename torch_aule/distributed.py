@@ -55,7 +55,7 @@ def _create(store, rank: int, size: int, timeout: datetime.timedelta):
 
 
 def _shared_segment(store, rank: int, size: int):
-    """What all ranks share, if they run on one host that has room for it: one says no, and nobody has any."""
+    """Memory that all ranks share, if they run on one host with room for it. If one rank refuses, none has any."""
     if rank == 0:
         segment = _C.SharedSegment.create(size)
         store.set("name", segment.name if segment else "")

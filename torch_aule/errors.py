@@ -16,7 +16,7 @@ __all__ = [
 
 
 class AuleError(RuntimeError):
-    """What goes wrong with the device, or with a call of this package's own functions.
+    """An error of the device, or of a call of this package's own functions.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What functions of several modules ask of their arguments: a device's index, operands under autocast."""
+"""Checks of arguments that several modules share: a device's index, operands under autocast."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def _on_matrix_units(index: int) -> tuple[list[str], list[str]]:
 
 
 def _serving(index: int, software: bool) -> dict[str, str]:
-    """What attention and matrix products run on, in words."""
+    """The units that attention and matrix products run on, in words."""
     if software:  # whose matrix units, if any, are slower than its lanes
         return {"attention": "all by vector lanes of the CPU", "products": "all by vector lanes of the CPU"}
     known, unknown = _on_matrix_units(index)

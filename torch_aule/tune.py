@@ -67,7 +67,7 @@ def serves(name: str, dim: int) -> bool:
 
 
 class SpilledMemory:
-    """What the kernels compiled inside the block keep in memory because registers do not suffice.
+    """The bytes that kernels compiled inside the block keep in memory because registers do not suffice.
 
     ``most`` is that of the worst kernel, in the driver's unit (VK_KHR_pipeline_executable_properties); 0 where the
     driver does not tell, and for kernels that were compiled before.

@@ -31,6 +31,7 @@ CEILINGS = {
     "classes named Lane": 0,
     "so many": 0,
     "comments that begin with a question's word": 0,
+    "docstrings that begin with a question's word": 0,
     "private names in pages": 0,
     "links of the README into docs": 10,
     "files with a timer": 8,
@@ -264,6 +265,9 @@ MEASURES = {
     # R9: a comment names the thing first.
     "comments that begin with a question's word": lambda: lines_with(
         r"^\s*(//|#) ?(What|Where|Who|Which|How) (?!the C)", "csrc", "shaders", "torch_aule", but="What was tried"
+    ),
+    "docstrings that begin with a question's word": lambda: lines_with(
+        r'^\s*"""(What|Where|Who|Which|How) ', "torch_aule"
     ),
     # R8: a page has one reader.
     "private names in pages": lambda: lines_with(r"torch_aule\._", "docs", "README.md"),

@@ -71,7 +71,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a recommendation.
+    """The outcome of a recommendation.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Applied:
 
 @dataclass
 class Result:
-    """What the assistant found; printing it shows everything.
+    """The assistant's findings; printing them shows everything.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ HIGH, MEDIUM, LEAST = 1.5, 1.1, 1.02  # times faster; below the last a change th
 
 @dataclass(frozen=True)
 class Seen:
-    """What rules look at: the model, its report and source, and the seconds of a call on the CPU (None: not there)."""
+    """Material of the rules: the model, its report and source, the seconds of a call on the CPU (None: not there)."""
 
     model: nn.Module
     report: Report

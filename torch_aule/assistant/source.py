@@ -1,4 +1,4 @@
-"""What TorchDynamo sees of a model's source: breaks of its graph, and attention that is written out."""
+"""A model's source as TorchDynamo sees it: breaks of its graph, and attention that is written out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOST_VALUES = (".item()", "data-dependent", "tolist", "aten._local_scalar_dense"
 
 @dataclass(frozen=True)
 class Break:
-    """Where a graph ends: the reason's first line, and the line of the source."""
+    """The end of a graph: the reason's first line, and the line of the source."""
 
     reason: str
     place: str
@@ -55,7 +55,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Source:
-    """What was found: graphs, breaks, written-out attention; or why Dynamo could not look."""
+    """The findings: graphs, breaks, written-out attention; or why Dynamo could not look."""
 
     graphs: int = 0
     breaks: list[Break] = field(default_factory=list)

@@ -269,7 +269,7 @@ aule_attention = flash_attention
 
 
 def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, device=None) -> dict[str, str]:
-    """Which kernel family serves each pass of float16 attention over 1024 tokens.
+    """The kernel family that serves each pass of float16 attention over 1024 tokens.
 
     ``coopmat``: cooperative matrices whose layout is known; ``coopmat_opaque``: of unknown layout; ``simt``: shared
     memory and plain arithmetic (float32 on GPUs, and devices without matrices); ``simd``: software devices. Few queries

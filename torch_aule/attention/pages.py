@@ -10,7 +10,7 @@ __all__ = ["BlockPool", "copy_kv_to_paged"]
 
 
 def slots_of(rows: torch.Tensor, cache: torch.Tensor, block_table: torch.Tensor | None) -> torch.Tensor:
-    """Where the rows of each sequence are in a cache, for ``aule::reshape_and_cache``.
+    """Places of the rows of each sequence in a cache, for ``aule::reshape_and_cache``.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class BlockPool:
         return self._blocks[sequence]
 
     def length(self, sequence: int) -> int:
-        """How many tokens a sequence has.
+        """The number of tokens of a sequence.
 
         Parameters
         ----------
@@ -375,7 +375,7 @@ class BlockPool:
         torch.ops.aule.reshape_and_cache(k, v, self.key_cache, self.value_cache, slots)
 
     def tables(self, sequences: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        """What attention over the sequences takes.
+        """Arguments for attention over the sequences.
 
         Parameters
         ----------

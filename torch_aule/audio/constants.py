@@ -11,7 +11,7 @@ _kept: dict[Hashable, torch.Tensor] = {}
 
 
 def constant(make: Callable[..., torch.Tensor], *arguments: Hashable, like: torch.Tensor) -> torch.Tensor:
-    """What ``make(*arguments)`` gives, with the real dtype and on the device of a tensor; not to be written into."""
+    """The result of ``make(*arguments)``, with the real dtype and on the device of a tensor; not to be written into."""
     dtype = like.real.dtype  # of a complex one, its parts'
     # A compiler's tensors belong to one graph, and what was made outside does not belong to it.
     if torch.compiler.is_compiling() or type(like) not in (torch.Tensor, torch.nn.Parameter):

@@ -295,7 +295,7 @@ def onset_strength(
     lag: int = 1,
     center: bool = True,
 ) -> torch.Tensor:
-    """How much louder the bands become from one frame to the next: it peaks where notes and syllables begin.
+    """The increase of the bands' loudness from one frame to the next: it peaks where notes and syllables begin.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ def voice_activity(
     max_flatness: float = 0.4,
     hangover: int = 4,
 ) -> torch.Tensor:
-    """Which frames have a voice: not too quiet, and not as flat as noise.
+    """Frames that have a voice: not too quiet, and not as flat as noise.
 
     A frame has one if its level is above `floor_db`, less than `top_db` below the loudest frame of its row, and its
     spectrum is less flat than `max_flatness` (white noise: 0.56). `hangover` frames before and after belong to it.

@@ -1,4 +1,4 @@
-"""How alike a signal is to itself some time later, and the pitch that follows from that."""
+"""Autocorrelation of a signal, and the pitch that follows from it."""
 
 from __future__ import annotations
 

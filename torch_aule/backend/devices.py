@@ -1,4 +1,4 @@
-"""Which devices there are, what they can do, and which one is current."""
+"""The devices, their abilities, and the current one."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def get_sync_debug_mode() -> int:
 
 
 class DeviceProperties:
-    """What a device is and can do, as plain attributes.
+    """Properties and abilities of a device, as plain attributes.
 
     Among them are name, kind (discrete, integrated, virtual, cpu or other), driver_name, driver_info, uuid,
     total_memory (bytes), max_allocation_bytes, subgroup_size, max_shared_bytes, multi_processor_count (0: unknown), and

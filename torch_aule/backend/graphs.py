@@ -42,7 +42,7 @@ def capture_stream(index: int) -> Stream:
 
 
 class _Graph:
-    """What ``torch.accelerator.Graph`` is, for torch versions without it.
+    """``torch.accelerator.Graph`` for torch versions without it.
 
     Parameters
     ----------

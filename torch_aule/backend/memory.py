@@ -1,4 +1,4 @@
-"""What the caching allocator holds, and how to steer it. Names and keys are those of ``torch.cuda``."""
+"""Statistics of the caching allocator, and its control. Names and keys are those of ``torch.cuda``."""
 
 from __future__ import annotations
 

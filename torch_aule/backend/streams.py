@@ -201,7 +201,7 @@ def set_in_flight_limit(batches: int, stream: Stream | None = None) -> None:
 
 
 def in_flight(stream: Stream | None = None) -> dict[str, int]:
-    """What a stream has before it, without waiting.
+    """The work that a stream has before it, without waiting.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What torch.cuda asks of a device's sensors, and of links between devices. Vulkan tells none of it, so these say so.
+"""torch.cuda's questions about sensors and links between devices. Vulkan answers none, and these say so.
 
 They raise rather than return a number, since a monitor would show it.
 """

@@ -146,7 +146,7 @@ class TransferEngine:
         return self._core.stats()
 
     def measure_overlap(self, work: Callable[[], Any], src: torch.Tensor, dst: torch.Tensor) -> dict[str, float]:
-        """How much of a copy is hidden behind other work.
+        """The share of a copy that is hidden behind other work.
 
         Parameters
         ----------

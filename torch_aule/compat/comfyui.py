@@ -18,7 +18,7 @@ _CATEGORY = "aule"
 
 
 class _Node:
-    """What ComfyUI's loader asks of a node."""
+    """The members that ComfyUI's loader asks of a node."""
 
     CATEGORY = _CATEGORY
     RETURN_TYPES: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What may change without notice: attention over the keys that come first in an order."""
+"""Functions that may change without notice: attention over the keys that come first in an order."""
 
 from __future__ import annotations
 

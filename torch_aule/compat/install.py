@@ -1,4 +1,4 @@
-"""What computes attention here, and ``F.scaled_dot_product_attention`` of CPU and CUDA tensors through it."""
+"""The backend of attention here, and ``F.scaled_dot_product_attention`` of CPU and CUDA tensors through it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("torch_aule")
 
 
 def get_available_backends() -> list[str]:
-    """What can compute attention here, the best first: ``"vulkan"`` where there is a device, and always ``"cpu"``.
+    """Backends of attention here, the best first: ``"vulkan"`` where there is a device, and always ``"cpu"``.
 
     A software Vulkan device shows only where there is no GPU: see :func:`get_backend_info`.
     """

@@ -15,7 +15,7 @@ __all__ = ["MixtureOfExperts", "Route", "moe_topk_route"]
 
 
 class Route(NamedTuple):
-    """Where tokens go, as :func:`moe_topk_route` says.
+    """The experts of tokens, as :func:`moe_topk_route` says.
 
     Attributes
     ----------

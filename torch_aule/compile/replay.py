@@ -34,7 +34,7 @@ SCALAR_BYTES = 16  # copied rather than taken by address, as outputs of this siz
 
 
 class _Shape:
-    """What is known of one set of numbers, sizes and strides."""
+    """The state of one set of numbers, sizes and strides."""
 
     def __init__(self):
         self.ran = False  # without a graph
@@ -222,7 +222,7 @@ def cudagraphify(
     model, static_input_idxs=(), *, device_index: int, mutated_input_idxs=(), constants=(), placeholders=(),
     stack_traces=None, is_backward=False, is_inference=False, **more
 ):  # fmt: skip
-    """What Inductor calls with a compiled function, or with each part of one.
+    """The function that Inductor calls with a compiled function, or with each part of one.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What :func:`diagnose` found; printing it shows everything.
+    """The findings of :func:`diagnose`; printing them shows everything.
 
     Parameters
     ----------

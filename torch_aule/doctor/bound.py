@@ -1,4 +1,4 @@
-"""What bounds a model: arithmetic, memory, or the host; and what a larger batch brings."""
+"""The bound of a model: arithmetic, memory, or the host; and what a larger batch brings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def host_share(report: Report) -> float:
 
 
 def bound_of(report: Report) -> str:
-    """Which of "host", "compute" and "bandwidth" it is."""
+    """One of "host", "compute" and "bandwidth"."""
     if host_share(report) >= HOST:
         return "host"
     found = shares(report)
@@ -44,7 +44,7 @@ def bound_of(report: Report) -> str:
 
 
 def batch_hint(model: nn.Module, inputs: tuple | dict, runs: int) -> str:
-    """What twice the batch brings, measured; or why it could not be."""
+    """The gain of twice the batch, measured; or why it could not be."""
     tensors = [t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]
     sizes = {t.shape[0] for t in tensors if t.dim()}
     if len(sizes) != 1 or not all(t.dim() for t in tensors) or 0 in sizes:
@@ -64,7 +64,7 @@ def batch_hint(model: nn.Module, inputs: tuple | dict, runs: int) -> str:
 
 
 def hints(report: Report, model: nn.Module, inputs: tuple | dict, runs: int) -> list[str]:
-    """What to do, the first thing first."""
+    """The advice, the first thing first."""
     found = []
     if report.dearest:
         first = report.dearest[0]

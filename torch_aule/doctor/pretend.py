@@ -19,7 +19,7 @@ def sets() -> dict[str, dict]:
 
 
 def unknown(name: str) -> str:
-    """What to say of a name that no set has."""
+    """The message for a name that no set has."""
     known = [f"  {one['name']:18} {one['devices']}" for one in sets().values()]
     return "\n".join([f"no set of limits is named '{name}'; there are", *known])
 
@@ -32,7 +32,7 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def lines(index: int) -> list[str]:
-    """What the device has in place of its own, for each set that is in force; nothing where none is."""
+    """The values in place of the device's own, for each set that is in force; nothing where none is."""
     from torch_aule import _C
 
     found = []

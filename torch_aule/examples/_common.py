@@ -1,4 +1,4 @@
-"""What the small examples share: their start, times, and the comparison with the CPU in float64."""
+"""Shared by the small examples: their start, times, and the comparison with the CPU in float64."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ DEFAULT_MODEL = "openai/whisper-tiny"
 
 @dataclass
 class Segment:
-    """What was said from one second to another."""
+    """The words from one second to another."""
 
     begin: float
     end: float
@@ -55,7 +55,7 @@ def load_sound(path: str, device: torch.device) -> torch.Tensor:
 
 
 def pieces(sound: torch.Tensor, longest: int) -> list[tuple[int, int]]:
-    """Where pieces of at most `longest` samples begin and end: cuts are in the quietest 40 ms of their last thirds."""
+    """Bounds of pieces of at most `longest` samples: cuts are in the quietest 40 ms of their last thirds."""
     frame, step = RATE // 25, RATE // 100
     ends, total = [0], len(sound)
     loud = audio.rms(sound, frame, step).cpu() if total > longest else None
@@ -87,7 +87,7 @@ def segments_of(tokens: list[int], model, tokenizer, begin: float, end: float) -
 
 @torch.no_grad()
 def transcribe(model, tokenizer, sound: torch.Tensor, batch: int = 8, **options) -> list[Segment]:
-    """What is said in a signal [samples] at 16 kHz, which is on the model's device.
+    """The words of a signal [samples] at 16 kHz, which is on the model's device.
 
     `options` go to the model's `generate`: language, task, max_new_tokens, num_beams.
     """

@@ -154,7 +154,7 @@ def _file(path: Path) -> _File:
 
 
 def included_name(path: Path) -> str | None:
-    """How a source can include a file of the package, or None."""
+    """The name by which a source can include a file of the package, or None."""
     for folder in INCLUDE_DIRS:
         if path.is_relative_to(folder.resolve()):
             return path.relative_to(folder.resolve()).as_posix()
@@ -224,7 +224,7 @@ class Shader:
         return "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
 
     def kind(self, axis: str) -> str:
-        """How C++ passes this axis: "DType", "int" or the name of a generated enum."""
+        """The type by which C++ passes this axis: "DType", "int" or the name of a generated enum."""
         values = self.axes[axis]
         if all(re.fullmatch(r"-?\d+", value) for value in values):
             return "int"

@@ -46,7 +46,7 @@ _registry = Registry([
 
 
 def status() -> list[Row]:
-    """What has been changed in other packages, and what has not, and why.
+    """Changes in other packages, and those that were not made, with the reason.
 
     Returns
     -------

@@ -18,7 +18,7 @@ BLOCK = 256
 
 
 class Numbers(NamedTuple):
-    """What a rule depends on, beside tensors."""
+    """Numbers of a rule, beside tensors."""
 
     beta1: float
     beta2: float

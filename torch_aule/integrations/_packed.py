@@ -1,4 +1,4 @@
-"""What the hooks for packed weights share: rows and products with them, and where a model of them is loaded to."""
+"""Shared by the hooks for packed weights: rows and products with them, and the device of a model of them."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _default_device(state: ModuleType, patches: Patches) -> None:
 
 
 def _asked_processes() -> int | None:
-    """What the command line of the launcher that started this process has after --num_processes, if it can be read."""
+    """The number after --num_processes in the command line of the launcher above, if it can be read."""
     try:
         words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
     except (OSError, UnicodeDecodeError):

@@ -63,7 +63,7 @@ def gemm_4bit(
 
 
 def gemv_4bit(x, packed, shape, absmax, code, blocksize):
-    """What versions before 0.50 call; the table of numbers says which type it is, and the host waits for it."""
+    """Versions before 0.50 call this; the table of numbers says which type it is, and the host waits for it."""
     return gemm_4bit(x, packed, shape, absmax, blocksize, "fp4" if code[1] > 0 else "nf4")
 
 

@@ -34,7 +34,7 @@ def _multiprocessors(default: int = 1) -> int:
 
 
 def _counts(module: ModuleType, patches: Patches) -> None:
-    """What asks for the cores of an NPU asks for our multiprocessors."""
+    """Code that asks for the cores of an NPU gets our multiprocessors."""
     attribute(module, "get_npu_core_count")
     found = [
         function

@@ -16,7 +16,7 @@ _NAME = "aule"
 
 
 def _indices(devices) -> list[int]:
-    """What `devices` of a Trainer asks for, as indices: a number of devices, some indices, or text of either."""
+    """Indices of the `devices` of a Trainer: a number of devices, some indices, or text of either."""
     if isinstance(devices, str):
         devices = [int(i) for i in devices.split(",") if i.strip()] if "," in devices else int(devices)
     count = torch.aule.device_count()

@@ -46,7 +46,7 @@ def _bindings(value: object):
 
 
 class Patches:
-    """What one hook changed, in order."""
+    """The changes of one hook, in order."""
 
     def __init__(self):
         self._undo: list[Callable[[], str | None]] = []

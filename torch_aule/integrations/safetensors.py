@@ -15,7 +15,7 @@ _DEVICE_POSITION = 2  # safe_open(filename, framework, device)
 
 
 def _index(device):
-    """What safetensors takes for an aule device: its index, which PyTorch reads as one of its accelerator."""
+    """The name of an aule device for safetensors: its index, which PyTorch reads as one of its accelerator."""
     if isinstance(device, str) and device.split(":")[0] == "aule":
         device = torch.device(device)
     if isinstance(device, torch.device):

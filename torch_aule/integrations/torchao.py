@@ -28,7 +28,7 @@ def _on_device(*tensors: torch.Tensor | None) -> bool:
 
 
 def _tables(owner: Any) -> list[tuple[dict, Any]]:
-    """Where a torchao class keeps what F.linear and aten::linear do with it, and by which key."""
+    """The table in which a torchao class keeps its F.linear and aten::linear, and the key."""
     found: list[tuple[dict, Any]] = []
     for name, operator in (("_TORCH_FN_TABLE", LINEAR[0]), ("_ATEN_OP_TABLE", LINEAR[1])):
         functions = getattr(owner, name, {}).get(owner, {})

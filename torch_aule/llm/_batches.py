@@ -112,7 +112,7 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may ask for.
+    """Options of a request.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class Stops:
         return "".join(sure)
 
     def rest(self) -> str:
-        """What was held back, when no more text comes.
+        """The text that was held back, when no more comes.
 
         Returns
         -------

@@ -109,7 +109,7 @@ def _check_messages(body: dict) -> None:
 
 
 class _Checks:
-    """What each request goes through, before and around transformers' handlers."""
+    """The checks of each request, before and around transformers' handlers."""
 
     model_manager: Any  # a Model
 

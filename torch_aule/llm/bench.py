@@ -188,7 +188,7 @@ class Traffic:
 
 
 def traffic_of(model, runner: Runner) -> Traffic:
-    """What a model's steps read.
+    """The bytes that a model's steps read.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class UnsupportedModelError(RuntimeError):
 
 @dataclass
 class Rows:
-    """Which rows of a cache the tokens of one call go to.
+    """The rows of a cache to which the tokens of one call go.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ ALL_ATTENTION_FUNCTIONS.register(ATTENTION, _attend)
 
 
 def cache_argument(model) -> str:
-    """What a model's forward calls its cache: "cache" from transformers 5.24 on, "past_key_values" before."""
+    """The name of the cache in a model's forward: "cache" from transformers 5.24 on, "past_key_values" before."""
     import inspect
 
     parameters = inspect.signature(model.forward).parameters
@@ -311,7 +311,7 @@ def paged_attention(model):
 
 
 def layer_shapes(model) -> list:
-    """What each layer of a model keeps, found by a forward of one token.
+    """The state that each layer of a model keeps, found by a forward of one token.
 
     Parameters
     ----------
@@ -393,7 +393,7 @@ def check_cache_dtype(kv_cache_dtype: str | None, shapes: list, name: str) -> No
 
 
 def row_bytes(shapes: list, kv_cache_dtype: str | None = None) -> int:
-    """What the keys and values of a token take in all layers.
+    """The bytes of a token's keys and values in all layers.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ Ctrl-C ends an answer; at the prompt, twice, it ends the chat."""
 
 
 def _defaults(lm) -> dict:
-    """How a model's tokens are drawn where the user does not say: as its makers recommend, or with some variety."""
+    """The drawing of tokens where the user does not say: as its makers recommend, or with some variety."""
     own = getattr(lm.model, "generation_config", None)
     if not getattr(own, "do_sample", False):
         return {"temperature": 0.7, "min_p": 0.05}

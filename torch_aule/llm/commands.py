@@ -31,7 +31,7 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
 class Refusal(Exception):
-    """What the user asked for cannot be; the message is for them."""
+    """The user asked for something impossible; the message is for them."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -207,7 +207,7 @@ def sampling_of(args: argparse.Namespace, **otherwise) -> dict:
 
 
 class Speed:
-    """How fast an answer is; it begins now."""
+    """The speed of an answer, which begins now."""
 
     def __init__(self):
         self.watch, self.first = Stopwatch(), None

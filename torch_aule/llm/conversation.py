@@ -68,7 +68,7 @@ class Conversation:
 
     @property
     def system(self) -> str | None:
-        """What the model was told before the chat."""
+        """The instructions of the model before the chat."""
         first = self.messages[0] if self.messages else {"role": ""}
         return first["content"] if first["role"] == "system" else None
 

@@ -162,7 +162,7 @@ class Engine:
         return self._caches[key]
 
     def probe_cache(self) -> PagedCache:
-        """Where parts of the model are compared: the scratch page of the first slot, and never in 8 bits.
+        """The place where parts of the model are compared: the scratch page of the first slot, and never in 8 bits.
 
         Rounding to 8 bits would hide differences of a hundredth.
         """

@@ -60,7 +60,7 @@ def _configuration(source: Source):
 
 @contextmanager
 def _one_sentence(source: Source):
-    """What goes wrong inside another package becomes one sentence, with its own first line."""
+    """An error inside another package becomes one sentence, with its own first line."""
     try:
         yield
     except LoadError:
@@ -100,7 +100,7 @@ def _dtype(source: Source, config, wanted: str | torch.dtype, device: torch.devi
 
 
 def cache_bytes(config, tokens: int, dtype: torch.dtype, kv_cache_dtype: str | None = None) -> int:
-    """What keys and values take, by a model's configuration.
+    """The bytes of keys and values, by a model's configuration.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def check_memory(
 
 
 def _bytes(source: Source, dtype: torch.dtype) -> int:
-    """What the weights take: architectures that transformers' older loader reads become dense."""
+    """The bytes of the weights: architectures that transformers' older loader reads become dense."""
     from transformers.integrations.gguf import GGUF_CONFIG_ARCHS
 
     if source.gguf is not None and source.metadata.get("general.architecture") not in GGUF_CONFIG_ARCHS:

@@ -341,7 +341,7 @@ class _Attention:
         self.last = _one_product(parts[3], dtype)
 
     def angles(self, start: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the module's own forward is given for these rows: [1, tokens, head_dim or half of it]."""
+        """The arguments of the module's own forward for these rows: [1, tokens, head_dim or half of it]."""
         cos, sin = (t[None, start : start + tokens] for t in self.table)
         return cos, sin
 

@@ -59,7 +59,7 @@ class PageBooks:
         return self.total - self.available
 
     def pages_of(self, tokens: int) -> int:
-        """How many pages a text of some length needs."""
+        """The number of pages that a text of some length needs."""
         return -(-tokens // self.page_size)
 
     def _prefixes(self, tokens: Sequence[int]):

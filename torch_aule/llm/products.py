@@ -36,7 +36,7 @@ def _is_dense(module) -> bool:
 
 
 def _weight_of(module) -> torch.Tensor | Weight | None:
-    """What a product reads: numbers, a packed weight, or nothing that is known."""
+    """The weight of a product: numbers, a packed weight, or nothing that is known."""
     if _is_dense(module):
         return module.weight.data
     packed = getattr(module, "aule_weight", None)

@@ -252,12 +252,12 @@ class Runner:
 
     @property
     def running(self) -> int:
-        """How many sequences have a slot."""
+        """The number of sequences that have a slot."""
         return self.slots.running
 
     @property
     def waiting(self) -> int:
-        """How many sequences wait for one."""
+        """The number of sequences that wait for a slot."""
         return len(self._waiting)
 
     def _admit(self) -> None:

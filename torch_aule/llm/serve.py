@@ -62,7 +62,7 @@ def _key(option: str | None) -> str | None:
 
 
 def _model_and_name(model: str) -> tuple[str, str]:
-    """What transformers loads, and a name for clients."""
+    """The model that transformers loads, and its name for clients."""
     path = Path(model).expanduser()
     if path.suffix == ".gguf" and path.is_file():
         return f"{path.resolve().parent}:{path.name}", path.stem

@@ -1,4 +1,4 @@
-"""What the recorded steps know of each sequence: rows of tensors on the device."""
+"""The recorded steps' state of each sequence: rows of tensors on the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Slots", "mode_of"]
 
 
 def mode_of(requests: Sequence[Request | None]) -> str:
-    """How the tokens of a step are drawn: "greedy", "sampled", or "penalties" where earlier tokens change the logits.
+    """The drawing of a step's tokens: "greedy", "sampled", or "penalties" where earlier tokens change the logits.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Where a model's files are, whether they are whole, and what they take: all of it from headers, before loading."""
+"""A model's files, whether they are whole, and their bytes: all of it from headers, before loading."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Source:
         return sizes.most_common(1)[0][0] if sizes else "-"
 
     def bytes_in(self, dtype: torch.dtype) -> int:
-        """What the tensors take on the device.
+        """The bytes of the tensors on the device.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Where guesses at the next tokens come from. The runner checks them all in one pass of the model.
+"""Sources of guesses at the next tokens. The runner checks them all in one pass of the model.
 
 A guess that is right saves a pass; a wrong one costs little, because a pass of a few tokens reads the weights once. The
 tokens are those of a run without guesses: a token is drawn from the model's logits at each place, greedy or sampled,
@@ -191,7 +191,7 @@ class Jacobi(Strategy):
         self.guessed[slot].fill_(prompt[-1])
 
     def guess(self, batch: int) -> torch.Tensor:
-        """What :meth:`learn` kept. See :meth:`Strategy.guess`."""
+        """A guess from the state that :meth:`learn` kept. See :meth:`Strategy.guess`."""
         return self.guessed[:batch]
 
     def learn(self, batch: int, drawn: torch.Tensor, kept: torch.Tensor) -> None:

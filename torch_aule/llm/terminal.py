@@ -1,4 +1,4 @@
-"""What the commands share of the terminal: Ctrl-C that ends an answer, and text that cannot harm."""
+"""The commands' use of the terminal: Ctrl-C that ends an answer, and text that cannot harm."""
 
 from __future__ import annotations
 

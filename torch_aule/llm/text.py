@@ -59,5 +59,5 @@ class TextPieces:
         return piece
 
     def end(self) -> str:
-        """What was held back."""
+        """The text that was held back."""
         return self._decoded()[self._given :]

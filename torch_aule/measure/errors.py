@@ -1,4 +1,4 @@
-"""How results are compared: tolerances of dtypes, relative errors, and what a call of a model returns."""
+"""Comparison of results: tolerances of dtypes, relative errors, and what a call of a model returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Tolerance(NamedTuple):
-    """What an error may be, relative to the largest element.
+    """The tolerance of an error, relative to the largest element.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` found; its repr is a table.
+    """The result of :func:`compare`; its repr is a table.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Performance:
-    """What :func:`check_performance` found.
+    """The result of :func:`check_performance`.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class Performance:
 
 @dataclass(frozen=True)
 class Levels:
-    """What :func:`compare_levels` found; its repr is a table.
+    """The result of :func:`compare_levels`; its repr is a table.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a device can reach: bytes per second of a copy, operations per second of products. Measured once, and kept.
+"""The roof of a device: bytes per second of a copy, operations per second of products. Measured once, and kept.
 
     python -m torch_aule.benchmark roof
 
@@ -91,14 +91,14 @@ def _names(index: int) -> tuple[str, str]:
 
 
 def _file(index: int) -> Path | None:
-    """Where a device's roof is kept, one for each driver; None if nothing is kept."""
+    """The file of a device's roof, one for each driver; None if nothing is kept."""
     folder = _C.cache_directory()
     key = hashlib.sha256(" ".join((*_names(index), str(_C.device_properties(index)["uuid"]))).encode()).hexdigest()
     return Path(folder, f"roof-{key[:16]}.json") if folder else None
 
 
 def load(device: DeviceLike = None) -> Roof | None:
-    """What was measured on a device with the driver that it has now.
+    """The roof that was measured on a device with its current driver.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What torch.library is told of our operators: fake kernels, gradients, rules for vmap; imported at registration."""
+"""Our operators in torch.library: fake kernels, gradients, rules for vmap; imported at registration."""
 
 from torch_aule.ops import (  # noqa: F401
     attention,

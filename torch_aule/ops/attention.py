@@ -19,7 +19,7 @@ def like_query(query: torch.Tensor, v_dim: int) -> torch.Tensor:
 
 
 def _arguments(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict:
-    """What the op was called with, by name; csrc/aten/attention.cpp has the only list of names and defaults."""
+    """The arguments of a call, by name; csrc/aten/attention.cpp has the only list of names and defaults."""
     arguments = op._schema.arguments
     given = dict(zip((a.name for a in arguments), args)) | kwargs
     return {a.name: given[a.name] if a.name in given else a.default_value for a in arguments}

@@ -1,4 +1,4 @@
-"""Where a model's time and memory go, as a report with advice; and a profiler for functions.
+"""A model's time and memory, as a report with advice; and a profiler for functions.
 
     python -m torch_aule.profiling MODEL [--html PAGE]
 
@@ -147,7 +147,7 @@ def profile_model_inference(
 
 @dataclass(frozen=True)
 class Result:
-    """What a :class:`Profiler` measured of one function or block.
+    """The measurements of a :class:`Profiler` of one function or block.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ class Profiler:
         warmup_iterations: int = 3,
         name: str | None = None,
     ) -> list[dict[str, float | None]]:
-        """How a call's time grows with its size.
+        """The growth of a call's time with its size.
 
         Parameters
         ----------

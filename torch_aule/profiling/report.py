@@ -19,7 +19,7 @@ DEAREST = 10
 
 @dataclass(frozen=True)
 class Report:
-    """What :func:`torch_aule.profiling.profile_model_inference` found; printing it shows the text.
+    """The result of :func:`torch_aule.profiling.profile_model_inference`; printing it shows the text.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class Kernel:
 
     @property
     def operator(self) -> str:
-        """What launched most of it."""
+        """The operator that launched most of the kernel's time."""
         return self.operators.most_common(1)[0][0] if self.operators else ""
 
     @property
@@ -69,7 +69,7 @@ class Copy:
 
 @dataclass
 class Trace:
-    """What one call does, on the average of those that were traced.
+    """The work of one call, on the average of those that were traced.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class _Reader:
         return ValueError(f"{self.path}: {what}")
 
     def take(self, size: int, what: str) -> int:
-        """Where `size` bytes begin that are passed over."""
+        """The beginning of `size` bytes, which are passed over."""
         start = self.at
         if size > len(self.data) - start:
             raise self.fail(f"the file ends within {what}, at byte {len(self.data)}")
@@ -183,7 +183,7 @@ def _parse(reader: _Reader) -> Header:
 
 
 def read_header(path: str | PathLike) -> Header:
-    """What a GGUF file has, without its tensors' data.
+    """The content of a GGUF file, without its tensors' data.
 
     Parameters
     ----------

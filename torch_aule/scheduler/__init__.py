@@ -410,7 +410,7 @@ class Scheduler(Evicting):
         return Task(self, task)
 
     def result(self, task: int) -> Any:
-        """What a task's function returned.
+        """The return value of a task's function.
 
         Parameters
         ----------

@@ -20,7 +20,7 @@ _POOL = 32
 
 @dataclasses.dataclass(frozen=True)
 class Partition:
-    """What a context has of the device and what it has before it: :attr:`Context.partition`.
+    """A context's share of the device and its pending work: :attr:`Context.partition`.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Partition:
 
 @dataclasses.dataclass(frozen=True)
 class ContextOptions:
-    """What :meth:`torch_aule.scheduler.Scheduler.create_context` was asked for."""
+    """The arguments of :meth:`torch_aule.scheduler.Scheduler.create_context`."""
 
     max_vram: int | None
     share: float
@@ -116,7 +116,7 @@ class Context:
 
     @property
     def partition(self) -> Partition:
-        """What it has of the device, and what it has before it."""
+        """The context's share of the device, and its pending work."""
         options, transfers = self._options, self._scheduler._transfers
         return Partition(
             options.max_vram,

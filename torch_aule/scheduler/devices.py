@@ -1,4 +1,4 @@
-"""Where a scheduler's tasks run: on a device, whose events are asked and never waited for, or in counted time."""
+"""Devices of a scheduler: a device whose events are asked and never waited for, or in counted time."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Device:
         return self._base.elapsed_time(event) * 1e3
 
     def _divide(self, ends: dict[int, float]) -> dict[int, float]:
-        """What each task took that ended at these times. The time before them is shared with those that still run."""
+        """The time of each task that ended at these times. The time before them is shared with those that still run."""
         if not ends:
             return {}
         begins = {task: self._time_of(first) for task, first in self._not_begun.items() if first.query()}

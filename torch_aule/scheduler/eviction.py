@@ -353,7 +353,7 @@ class Evicting:
         self._eviction("release").release(entry)
 
     def eviction_stats(self) -> dict[str, int]:
-        """How often tensors were moved.
+        """The number of times that tensors were moved.
 
         Returns
         -------

@@ -10,7 +10,7 @@ from torch_aule.backend.transfers import Transfer
 
 
 class SimulatedTransfers:
-    """What :class:`torch_aule.transfers.TransferEngine` offers, without a device: each transfer has ended."""
+    """The interface of :class:`torch_aule.transfers.TransferEngine`, without a device: each transfer has ended."""
 
     def __init__(self) -> None:
         self._completed = self._bytes = 0

@@ -378,7 +378,7 @@ def load_spirv(
 
 
 class _Function:
-    """What `jit` makes of a function. It is compiled at the first call."""
+    """A function that `jit` wrapped. It is compiled at the first call."""
 
     def __init__(self, function: Callable, header: str, options: dict) -> None:
         self._source = source_of(function, header)

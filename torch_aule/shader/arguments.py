@@ -1,4 +1,4 @@
-"""What a shader takes, read from its SPIR-V: the members of its push constants, workgroup size, built-ins."""
+"""Arguments of a shader, read from its SPIR-V: the members of its push constants, workgroup size, built-ins."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SizeId:
 
 @dataclass
 class Interface:
-    """What a caller of a shader must know."""
+    """A shader's interface for its callers."""
 
     arguments: list[Argument]
     params_bytes: int
@@ -87,7 +87,7 @@ class Interface:
 
 
 class _Uses:
-    """Which pointers of the push constants are loaded from and stored through.
+    """The pointers of the push constants through which a shader loads and stores.
 
     A pointer is followed from its load through access chains. One that is used in another way (kept in a variable,
     handed to a function, an atomic's) has escaped: nothing is known of it.
@@ -214,7 +214,7 @@ class _Module:
         return None
 
     def declared(self, struct: int) -> str | None:
-        """What `readonly` and `writeonly` of a buffer_reference block say."""
+        """The access that `readonly` and `writeonly` of a buffer_reference block allow."""
         members = range(len(self.types[struct][1])) if struct in self.types else ()
         if members and all((struct, i, DECORATION_NON_WRITABLE) in self.members for i in members):
             return "read"

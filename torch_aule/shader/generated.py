@@ -102,7 +102,7 @@ def _own_version() -> str:
 
 
 def _described(source: str, name: str, signature: str) -> tuple[dict, list | None]:
-    """What the launch object is made of, and the included files with their versions, if the package has them all."""
+    """The parts of the launch object, and the included files with their versions, if the package has them all."""
     shader = parse_shader(Path(name), source)
     if shader.axes or shader.tensors:
         raise ShaderError(f"{name}: `#pragma aule axis` and `tensor` are not for generated kernels")
@@ -196,7 +196,7 @@ def _save_soon(device_index: int) -> None:
 
 
 def _at_exit() -> None:
-    """What has not begun is for nobody any more."""
+    """Compilations that have not begun are dropped."""
     global _ending
     with _count:
         _ending = True

@@ -1,4 +1,4 @@
-"""What kernels compiled at run time share: the table of those that are made, GLSL to SPIR-V, its cache on disk."""
+"""For kernels compiled at run time: the table of those that are made, GLSL to SPIR-V, its cache on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _made: OrderedDict[tuple, Future] = OrderedDict()  # by all that they are made o
 
 
 def once(key: tuple, make: Callable):
-    """What `make` returns, made once for each key even if several threads ask; what failed is tried again.
+    """The result of `make`, once for each key even if several threads ask; a failure is tried again.
 
     The longest unused ones are forgotten beyond `KEPT`: who holds one keeps it, and who asks again has it made again.
     """
@@ -93,7 +93,7 @@ def to_spirv(shader: Shader, defines: dict[str, str], head: Sequence[str] = ()) 
 
 
 def compiler_identity() -> str:
-    """Which compiler it is and of what version.
+    """The compiler's name and version.
 
     Raises
     ------

@@ -30,7 +30,7 @@ WARP = 32  # threads of a warp, as Triton's programs count them; a subgroup of t
 
 @dataclasses.dataclass(frozen=True)
 class _Options:
-    """What a launch may give beside a kernel's arguments. Loops load a turn ahead if `num_stages` is above 1."""
+    """Options of a launch beside a kernel's arguments. Loops load a turn ahead if `num_stages` is above 1."""
 
     num_warps: int = 4
     num_ctas: int = 1
@@ -76,7 +76,7 @@ def _check_bounds() -> bool:
 
 
 def device_facts(index: int) -> Device:
-    """What kernels for a device depend on.
+    """The target on which kernels for a device depend.
 
     Parameters
     ----------

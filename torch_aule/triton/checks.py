@@ -33,7 +33,7 @@ def site_members(w: Writer) -> list[str]:
 
 
 def site_texts(source: str) -> list[str]:
-    """What errors say of a kernel's sites, in their order.
+    """The texts of a kernel's sites for errors, in their order.
 
     Parameters
     ----------

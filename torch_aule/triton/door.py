@@ -59,7 +59,7 @@ _DYNAMO = "torch._dynamo"  # one module has one watch, and compile/doors/hook.py
 
 
 def _run_untraced(_: ModuleType) -> None:
-    """What `torch.compile` cannot capture is launched as it is. It would else compile Triton's own Python."""
+    """Launches a kernel as it is where `torch.compile` cannot capture it. It would else compile Triton's own Python."""
     dynamo = sys.modules.get(_DYNAMO)
     disable = getattr(dynamo, "disable", None)  # absent while it is being imported: then this is called again
     if disable is None:

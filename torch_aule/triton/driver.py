@@ -32,7 +32,7 @@ def _properties(index: int) -> dict:
 
 
 class _Utils:
-    """What Triton asks of a device beside launches."""
+    """Triton's questions about a device beside launches."""
 
     @staticmethod
     def get_device_properties(index: int) -> dict[str, int]:
@@ -131,7 +131,7 @@ def _parts(value) -> list:
 
 
 def reach(value: torch.Tensor) -> torch.Tensor:
-    """What a kernel may touch from a tensor's first element on: all that follows in the storage.
+    """The memory that a kernel may touch from a tensor's first element on: all that follows in the storage.
 
     A launch is ordered with others by the memory of the tensors that it is given, and a kernel of Triton gets a mere
     address. What lies before a view's first element is not declared.

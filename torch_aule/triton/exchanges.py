@@ -88,7 +88,7 @@ def reduce(w: Writer, op: Op) -> None:
 
 
 def _reduction_layout(w: Writer, op: Op) -> Layout:
-    """Where the operands are, unless shared memory would not hold the totals that pass between subgroups."""
+    """The layout of the operands, unless shared memory would not hold the totals that pass between subgroups."""
     axis, operands = axis_of(op), op.operands
     shape = operands[0].type.shape
     layout = next((w.layouts.of[value] for value in operands if value in w.layouts.of), blocked(shape, w.threads))

@@ -1,4 +1,4 @@
-"""What is known of integers and pointers before a kernel runs: runs of neighbours, divisors, equal runs. Pure.
+"""Facts of integers and pointers before a kernel runs: runs of neighbours, divisors, equal runs. Pure.
 
 The rules are those of the axis analysis that GPU compilers use to find wide loads: along each axis a value has
 `contiguity` (how long runs are that grow by one), `divisibility` (of the first of each run; of a pointer in
@@ -35,7 +35,7 @@ class Facts:
     constant: int | None = None
 
     def divisor(self, axis: int, run: int) -> int:
-        """What the first of each run of this length is a multiple of."""
+        """The number of which the first of each run of this length is a multiple."""
         own = self.divisibility[axis]
         return own if self.contiguity[axis] <= run else min(own, run)
 
@@ -50,7 +50,7 @@ class Facts:
         return Facts(runs, divisors, self.constancy, self.constant)
 
     def met(self, other: Facts) -> Facts:
-        """What holds of both."""
+        """The facts that hold of both."""
         a, b = self.shortened(other.contiguity), other.shortened(self.contiguity)
         return Facts(
             a.contiguity, tuple(map(min, a.divisibility, b.divisibility)),
@@ -123,7 +123,7 @@ def _product(op: Op, a: Facts, b: Facts) -> Facts:
 
 
 def _equal_runs(a: Facts, b: Facts, i: int) -> int:
-    """How many neighbours of a's runs lie on the same side of b, or have the same quotient by it."""
+    """The number of neighbours of a's runs that lie on the same side of b, or have the same quotient by it."""
     runs = min(a.constancy[i], b.constancy[i])
     if b.constancy[i] > 1 or b.constant is not None:
         shared = min(a.contiguity[i], a.divisibility[i], b.divisibility[i], max(b.constancy[i], 1))

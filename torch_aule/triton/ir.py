@@ -41,7 +41,7 @@ class Unsupported(NotImplementedError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where an operation was written: a file, a line, or unknown."""
+    """The place where an operation was written: a file, a line, or unknown."""
 
     file: str = ""
     line: int = 0

@@ -1,4 +1,4 @@
-"""Which invocation of a workgroup holds which elements of a block of values. Pure.
+"""The elements of a block of values that each invocation of a workgroup holds. Pure.
 
 All sizes are powers of two, so an element's index is a row of bits, and a layout says for each bit of an invocation's
 number, and for each bit of a register's number, which bit of which coordinate it is.
@@ -52,7 +52,7 @@ def picked_bits(source: str, moves: list[tuple[int, int]]) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of a block are.
+    """The places of a block's elements.
 
     Attributes
     ----------
@@ -84,11 +84,11 @@ class Layout:
         return picked_bits(source, [(i, b[1]) for i, b in enumerate(self.threads) if b and b[0] == axis])
 
     def register_part(self, axis: int, register: str) -> str:
-        """What a register adds to it."""
+        """The step that a register adds."""
         return picked_bits(register, [(i, b[1]) for i, b in enumerate(self.registers) if b[0] == axis])
 
     def run(self, axis: int) -> int:
-        """How many registers from 0 on are neighbours along an axis."""
+        """The number of registers from 0 on that are neighbours along an axis."""
         length = 0
         while length < len(self.registers) and self.registers[length] == (axis, length):
             length += 1

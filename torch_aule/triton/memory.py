@@ -43,7 +43,7 @@ def _is_shared(w: Writer, pointer: Value) -> bool:
 
 
 def _layout(w: Writer, op: Op) -> Layout:
-    """Where the elements of a memory operation are: with the value that it moves."""
+    """The layout of a memory operation's elements: with the value that it moves."""
     pointer = op.operands[0]
     if not pointer.type.shape:
         return SCALAR

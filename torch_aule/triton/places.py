@@ -37,7 +37,7 @@ def axis_of(op: Op) -> int:
 
 @dataclass
 class Layouts:
-    """Where each value is.
+    """The place of each value.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ def _free_values(function: Function) -> set[Value]:
 
 
 class _Classes:
-    """Which values have one layout: a union-find."""
+    """Sets of values that have one layout: a union-find."""
 
     def __init__(self) -> None:
         self._parent: dict[Value, Value] = {}
@@ -190,7 +190,7 @@ class _Placement:
         return True
 
     def by_size(self, ops: Iterable[Op]) -> list[Value]:
-        """What is loaded or stored, the most bytes first."""
+        """The loads and stores, the most bytes first."""
         moved = []
         for op in ops:
             value = op.result if op.results else op.operands[1]

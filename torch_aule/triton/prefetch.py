@@ -204,7 +204,7 @@ def prefetch(function: Function, pointers: dict[Value, frozenset[Value]]) -> boo
 
 
 def _relink(function: Function) -> None:
-    """Who uses each value, anew."""
+    """Finds the users of each value anew."""
     for op in function.walk():
         for value in (*op.results, *op.operands, *(a for region in op.regions for a in region.arguments)):
             value.users = []

@@ -18,7 +18,7 @@ _TILE = 2  # bits of rows and of columns of an invocation's tile, at most
 
 
 def product_layout(op: Op, threads: int, device: Device, by_rows: bool) -> tuple[Layout, Matrix | None]:
-    """Where the elements of a product are, and the matrices that compute it, if any do.
+    """The layout of a product's elements, and the matrices that compute it, if any do.
 
     Without them an invocation has tiles of 4 x 4, and neighbours along rows are in neighbouring threads.
 
@@ -83,7 +83,7 @@ class Staged:
 
 
 def _planned(w: Writer, value: Value, name: str) -> tuple[Staged, int]:
-    """How an operand of 16 bits is staged, in words as wide as its registers run, and the words of its array."""
+    """The staging of an operand of 16 bits, in words as wide as its registers run, and the words of its array."""
     layout, shape = w.home(value), value.type.shape
     turned = layout.run(0) > layout.run(1)
     fast = 0 if turned else 1

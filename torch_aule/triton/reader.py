@@ -97,7 +97,7 @@ class _Places:
         return Place()
 
     def name(self, text: str) -> str:
-        """What a value was called first: Triton renames it where it is assigned to another name."""
+        """The first name of a value: Triton renames it where it is assigned to another name."""
         found = ""
         while match := re.match(r'"([^"]*)"\((#loc\d*)\)$', text):
             found, text = match[1], self._known.get(match[2], "")

@@ -27,7 +27,7 @@ _CHEAP = 2  # operations that are written again at each use rather than kept
 
 @dataclass(frozen=True)
 class Device:
-    """What a kernel's text depends on.
+    """The options on which a kernel's text depends.
 
     Attributes
     ----------

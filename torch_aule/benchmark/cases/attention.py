@@ -75,7 +75,7 @@ OPAQUE_NAMES = ("coopmat_opaque", "staged")  # of today, and of builds before th
 
 
 def form_settings(form: str, d: int) -> Override:
-    """What asks for a form of attention: the end of the case's name."""
+    """The words that ask for a form of attention: the end of the case's name."""
     if form == "workspace":
         return Override(attention_workspace="1024")  # MiB
     if form != "opaque":

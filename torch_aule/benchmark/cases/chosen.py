@@ -207,7 +207,7 @@ FAMILIES = {"gemm": gemm, "gemv": gemv, "attention": attention, "decode": decode
 
 
 def chosen(sizes: Sizes) -> list[Case]:
-    """What `sizes.wanted` describes; none without it."""
+    """The cases that `sizes.wanted` describes; none without it."""
     wanted = sizes.wanted
     if wanted is None:
         return []

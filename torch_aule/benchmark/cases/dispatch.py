@@ -1,4 +1,4 @@
-"""What a call costs the host: small inputs, issued without waiting for the device."""
+"""The host's cost of a call: small inputs, issued without waiting for the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this device is compared with; CUDA in a process of its own, for the cases that need autograd.
+"""The baseline of this device; CUDA in a process of its own, for the cases that need autograd.
 
 Torch knows one accelerator per process. Where that is aule, CUDA's autograd engine finds no streams for its nodes and
 stops ("opt_ready_stream && opt_parent_stream"), while forward calls work. So the benchmark starts one child in which

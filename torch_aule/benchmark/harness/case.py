@@ -65,7 +65,7 @@ SOFTWARE = Sizes(software=True)
 
 @dataclass(frozen=True)
 class Case:
-    """What is measured, and how.
+    """A measurement and its settings.
 
     `clock` is one of
 

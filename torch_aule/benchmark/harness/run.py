@@ -32,7 +32,7 @@ CLOCK_S = 5.0  # a clock is asked for at most this often
 
 
 def environment(settings: timing.Settings, revision: str | None = None) -> Run:
-    """What the results of this process belong to."""
+    """The environment of this process's results."""
     p = torch.aule.get_device_properties()
     return Run(
         device=p.name,

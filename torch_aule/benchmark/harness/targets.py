@@ -1,4 +1,4 @@
-"""What cases should reach, and whether they do."""
+"""Targets of cases, and whether they are met."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ FAILURES = (RuntimeError, NotImplementedError, ValueError, AssertionError)
 
 @dataclass(frozen=True)
 class Settings:
-    """How much is measured."""
+    """Rounds and seconds of a measurement."""
 
     sample_ms: float = 12.0  # length of one sample by events
     samples: int = 5
@@ -59,7 +59,7 @@ def empty_cache(device: str) -> None:
 
 
 def peak_mib(device: str, function) -> tuple[object, float | None]:
-    """What a call returns, and the most memory that it takes beyond what was held before; None on the CPU."""
+    """A call's result, and its peak of memory beyond that held before; None on the CPU."""
     if device == "cpu":
         return function(), None
     module = getattr(torch, device)

@@ -1,1 +1,1 @@
-"""What is made of records: comparisons, tables, pictures."""
+"""Reports from records: comparisons, tables, pictures."""

@@ -37,7 +37,7 @@ ANCHORS = (
 
 
 def beside(record: Record) -> list[Anchor]:
-    """What is known of a case."""
+    """Known numbers of a case."""
     return [
         anchor
         for anchor in ANCHORS

@@ -1,4 +1,4 @@
-"""Which kernels a call spends the device's time in."""
+"""The kernels in which a call spends the device's time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pictures of ``plot`` and ``visualize`` have in common. matplotlib comes with the extra `demo`."""
+"""Common parts of the pictures of ``plot`` and ``visualize``. matplotlib comes with the extra `demo`."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def memory_lines(records: list[Record]) -> list[str]:
 
 
 def targets_lines(records: list[Record]) -> list[str]:
-    """How many targets are met, and by how much the others miss."""
+    """The number of targets that are met, and by how much the others miss."""
     judged = [r for r in records if r.target and r.target.met is not None]
     missed = [r for r in judged if not r.target.met]
     out = [f"{len(judged) - len(missed)} of {len(judged)} targets are met."] if judged else []

@@ -16,7 +16,7 @@ FLOPS = {"TFLOPS": 1e12, "GFLOPS": 1e9}
 
 @dataclass
 class Result:
-    """What one runner gave: times in `unit`, or other `values`."""
+    """Results of one runner: times in `unit`, or other `values`."""
 
     unit: str | None = None  # of median, min, max and samples: s, ms, us, ns
     median: float | None = None
@@ -67,7 +67,7 @@ class Verdict:
 
 @dataclass
 class Run:
-    """What a record belongs to. Fields that are unknown are absent from the line."""
+    """The environment of a record. Fields that are unknown are absent from the line."""
 
     device: str | None = None
     driver: str | None = None

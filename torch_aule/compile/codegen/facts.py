@@ -1,4 +1,4 @@
-"""What code generation knows before it writes a line: facts of the device, and of a kernel whose statements are there.
+"""Facts before code generation writes a line: those of the device, and of a kernel whose statements are there.
 
 Both are values: forms (forms/) ask them and change nothing.
 """
@@ -41,7 +41,7 @@ ROW_BASE = sympy.Symbol("row_base", integer=True)  # the position where a row be
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What the forms depend on. ``max_loop_iterations`` is 0 where drivers run loops to their ends."""
+    """Facts of a device on which forms depend. ``max_loop_iterations`` is 0 where drivers run loops to their ends."""
 
     software: bool = False
     subgroup_size: int = 32
@@ -129,7 +129,7 @@ def is_whole(*sizes: Any) -> bool:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the vectors of a row are counted from.
+    """The element from which the vectors of a row are counted.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ AT_ZERO = Origin()
 
 @dataclass(frozen=True, eq=False)
 class KernelFacts:
-    """What the statements, the entries and the device say of a kernel: all that its form depends on.
+    """Facts of a kernel from its statements, its entries and the device: all that its form depends on.
 
     Attributes
     ----------
@@ -220,7 +220,7 @@ class KernelFacts:
 
     @property
     def numel(self) -> Any:
-        """How many elements the element axis has."""
+        """The number of elements of the element axis."""
         return self.numels[self.prefix]
 
     @property
@@ -272,7 +272,7 @@ class KernelFacts:
 
     @functools.cached_property
     def stages(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return stages_of(self.statements)
 
     @functools.cached_property
@@ -313,7 +313,7 @@ class KernelFacts:
 
     @staticmethod
     def step(index: sympy.Expr, inner: frozenset[str]) -> sympy.Expr:
-        """How far apart in memory neighbours along the entries `inner` are."""
+        """The distance in memory of neighbours along the entries `inner`."""
         symbols = [s for s in index.free_symbols if s.name in inner]
         return sympy.expand(index.subs({s: s + 1 for s in symbols}, simultaneous=True) - index)
 

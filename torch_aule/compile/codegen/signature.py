@@ -1,4 +1,4 @@
-"""How a generated kernel is called, and what its text begins with."""
+"""The call of a generated kernel, and the head of its text."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FORMS: tuple[type[Form], ...] = (Tile, LaneBlocks, OddRows, Vectors, LaneColumns
 
 @dataclass(frozen=True)
 class Definition:
-    """What the wrapper needs of a kernel.
+    """A kernel as the wrapper needs it.
 
     Attributes
     ----------

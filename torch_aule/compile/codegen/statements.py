@@ -38,7 +38,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a reduction's accumulators begin, take a value, and take another invocation's accumulators (`{n}_other`).
+    """Texts of a reduction's accumulators: they begin, take a value, take another invocation's (`{n}_other`).
 
     `take_several`, if there is one, gives the text that takes several values at once for less than one after another.
     """
@@ -133,7 +133,7 @@ def alive(statements: Sequence[Statement]) -> list[Statement]:
 
 
 def stages_of(statements: Sequence[Statement]) -> int:
-    """How many stages there are, with the one that uses the last reductions."""
+    """The number of stages, with the one that uses the last reductions."""
     return 1 + max((s.stage + (s.reduction is not None) for s in statements), default=0)
 
 

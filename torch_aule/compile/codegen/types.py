@@ -1,4 +1,4 @@
-"""How dtypes of tensors appear in generated GLSL: the type that is computed in, literals, casts, loads and stores.
+"""Dtypes of tensors in generated GLSL: the type that is computed in, literals, casts, loads and stores.
 
 bool computes as bool; int8, int16, uint8 and uint16 as int, wrapped after arithmetic; float16, bfloat16 and float8 as
 float. A conversion to float8 rounds, because PyTorch computes with no such numbers before they are converted again.

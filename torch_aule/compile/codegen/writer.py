@@ -49,7 +49,7 @@ class Writer:
         self.shared_lines.append(f"shared {compute_type(dtype)} {name}{''.join(f'[{size}]' for size in sizes)};")
 
     def numel(self, prefix: str) -> str:
-        """How many elements an axis has."""
+        """The number of elements of an axis."""
         return self.print_index(self.facts.numels[prefix])
 
     def entry_text(self, entry: Any, base: str) -> str:

@@ -1,1 +1,1 @@
-"""Where Inductor calls: the registration, the interface of the device, wrappers, scheduling, launches."""
+"""The parts that Inductor calls: the registration, the interface of the device, wrappers, scheduling, launches."""

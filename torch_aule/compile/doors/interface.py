@@ -1,4 +1,4 @@
-"""What Dynamo asks of a device. Imported while Inductor is being imported: it must not import Inductor."""
+"""Dynamo's interface of the device. Imported while Inductor is being imported: it must not import Inductor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generated modules import: kernels from their text, memory, and a stream's handle."""
+"""Imports of generated modules: kernels from their text, memory, and a stream's handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes the place of functions of Inductor (patches.py says of which, and why)."""
+"""Functions that take the place of Inductor's (patches.py says of which, and why)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes share a kernel is Inductor's own choice; here a kernel gets its name and its place in the module."""
+"""Inductor chooses the nodes that share a kernel; here a kernel gets its name and its place in the module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GlslScheduling(SIMDScheduling):
     )
 
     def get_backend_features(self, device):
-        """What Inductor may ask of generated kernels."""
+        """Features that Inductor may ask of generated kernels."""
         return self.backend_features
 
     @classmethod

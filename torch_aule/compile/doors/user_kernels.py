@@ -202,7 +202,7 @@ class UserKernels:
         return (*self.user_defined_kernel_cache[key], sizes)
 
     def write_user_kernels_header(self) -> None:
-        """What a module with such kernels imports."""
+        """Imports of a module with such kernels."""
         root = self
         while getattr(root, "parent_wrapper", None) is not None:
             root = root.parent_wrapper

@@ -1,4 +1,4 @@
-"""What generated modules import to launch a user's kernels of Triton. Imports triton."""
+"""Imports of generated modules that launch a user's kernels of Triton. Imports triton."""
 
 from __future__ import annotations
 

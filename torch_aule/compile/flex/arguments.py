@@ -1,4 +1,4 @@
-"""What a kernel of FlexAttention takes: buffers and sizes, as members of Params and as arguments of the call."""
+"""Arguments of a kernel of FlexAttention: buffers and sizes, as members of Params and as arguments of the call."""
 
 from __future__ import annotations
 

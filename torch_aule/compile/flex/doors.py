@@ -1,4 +1,4 @@
-"""What PyTorch's FlexAttention keeps for devices that it knows, opened for aule."""
+"""Tables of PyTorch's FlexAttention for devices that it knows, opened for aule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way a call of FlexAttention in a graph goes: our kernels, or the dense form that they have no kernel for."""
+"""The way of a call of FlexAttention in a graph: our kernels, or the dense form where they have none."""
 
 from __future__ import annotations
 

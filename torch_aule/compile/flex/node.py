@@ -46,7 +46,7 @@ class GlslTemplate(ir.ExternKernel):
         V.graph.register_operation(self)
 
     def get_device(self):
-        """Where it runs."""
+        """The device of the call."""
         return self.device_
 
     def get_outputs(self) -> list:

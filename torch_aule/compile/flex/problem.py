@@ -108,7 +108,7 @@ class Problem:
         return fitting(tiles, dim, room, self.shuffles(tiles))
 
     def form(self, kind: str, length, dim: int) -> tuple[Tiles | LaneRows, str]:
-        """How the kernel `kind` is laid out, and the file that has its main()."""
+        """The layout of the kernel `kind`, and the file that has its main()."""
         by_lane = config.flex_lane_rows and max(self.head_dim, self.v_dim) <= 128
         if self.facts.software and self.facts.shuffles and by_lane:
             return LaneRows(self.facts.subgroup_size, self.head_dim, self.v_dim), f"flex_{kind}_simd"

@@ -91,7 +91,7 @@ def _only_user(node: Node) -> Node | None:
 
 
 def _other_addend(node: Node | None, value: Node) -> Node | None:
-    """What `node`, a sum, adds to `value`."""
+    """The term that `node`, a sum, adds to `value`."""
     if node is None or node.target is not aten.add.Tensor or node.kwargs:
         return None
     a, b = node.args

@@ -46,7 +46,7 @@ def _alone(node: Node) -> bool:
 
 
 def _without_casts(node):
-    """What is cast to another dtype, or dropped out with a probability of 0, after the softmax."""
+    """The node below casts to another dtype and dropouts with a probability of 0, after the softmax."""
     while isinstance(node, Node) and _alone(node):
         if node.op == "call_method" and node.target in ("to", "type_as", "type", "half", "bfloat16", "float"):
             given = [*node.args[1:], *node.kwargs.values()]
@@ -96,7 +96,7 @@ def _scale_of(node) -> tuple | None:
 
 
 class _Attention:
-    """What was found above a product ``weights @ value``."""
+    """The pattern found above a product ``weights @ value``."""
 
     def __init__(self, last: Node):
         self.last, self.value = last, last.args[1]

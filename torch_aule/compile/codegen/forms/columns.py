@@ -106,7 +106,7 @@ class Columns(Form):
                 own.statement(s, 2, **guards)
 
     def _position(self, writer: Writer) -> str:
-        """Which columns are an invocation's; returns how many rows there are."""
+        """Writes the columns of an invocation; returns the number of rows."""
         work, kind, inner = self.work, self.facts.index, self.facts.inner_rows
         numel, n = writer.numel("x"), writer.numel(self.facts.prefix)
         writer.line(1, "const uint own = gl_LocalInvocationID.x;")

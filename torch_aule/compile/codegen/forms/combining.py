@@ -1,4 +1,4 @@
-"""How invocations of a row combine what they accumulated: by shuffles, through shared memory, or both."""
+"""Combination of the accumulators of a row's invocations: by shuffles, through shared memory, or both."""
 
 from __future__ import annotations
 

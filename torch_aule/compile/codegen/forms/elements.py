@@ -1,4 +1,4 @@
-"""What forms share that walk along the element axis: the text of one element, and of a vector of them."""
+"""Shared by the forms that walk along the element axis: the text of one element, and of a vector of them."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class ElementForm(Form):
         return f"p.{access.argument} + uint64_t({text}) * {access.dtype.itemsize}ul"
 
     def _split(self, statements: list[Statement]) -> tuple[list[Statement], list[Statement]]:
-        """What is the same for all elements of a vector, and the rest."""
+        """The statements that are the same for all elements of a vector, and the rest."""
         kept = self.facts.kept
         varying = {f"{self.facts.prefix}index", *self.facts.inner, *kept}
         uniform, apart = [], []

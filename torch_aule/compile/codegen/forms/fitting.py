@@ -1,4 +1,4 @@
-"""Which invocation computes what in a generated kernel: a pure function of the device's facts and of the kernel's."""
+"""The shares of invocations in a generated kernel: a pure function of the device's facts and of the kernel's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Work", "pointwise_work", "reduction_work"]
 
 @dataclass(frozen=True)
 class Work:
-    """How the invocations share the work.
+    """The invocations' shares of the work.
 
     Attributes
     ----------

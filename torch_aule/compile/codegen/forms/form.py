@@ -1,4 +1,4 @@
-"""What a form is: it says whether it fits a kernel, then writes its main()."""
+"""The protocol of a form: it says whether it fits a kernel, then writes its main()."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Form"]
 
 @dataclass(frozen=True, eq=False)
 class Form(abc.ABC):
-    """Which invocation computes what, and the text of that. `source.FORMS` has all forms in the order of trial.
+    """A division of a kernel's work among invocations, and its text. `source.FORMS` has all, in the order of trial.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ _UNROLLED = 1500  # the most statements to which the loop over a row's vectors i
 
 
 def row_work(facts: KernelFacts, vec: int, origin: Origin = AT_ZERO, columns: int = 1) -> Work:
-    """How the invocations share rows, of which each invocation has `columns` at a time."""
+    """The invocations' shares of rows, of which each invocation has `columns` at a time."""
     n = facts.numel
     known = is_whole(n)
     loads = [s.load for s in facts.statements if s.load is not None and s.per_element]
@@ -88,7 +88,7 @@ class Rows(ElementForm):
             self._elements_of_row(writer, stage)
 
     def position(self, writer: Writer) -> None:
-        """Which row is an invocation's, and the invocation's number `lane` among those that share the row."""
+        """Writes the row of an invocation, and the invocation's number `lane` among those that share the row."""
         work, numel, kind = self.work, writer.numel("x"), self.facts.index
         rows = work.rows
         if work.threads == 1:
@@ -163,7 +163,7 @@ class Rows(ElementForm):
             self.combine(writer, reductions)
 
     def combine(self, writer: Writer, reductions: list[Reduction]) -> None:
-        """What the row's invocations accumulated."""
+        """Writes the combination of the row's accumulators."""
         combine(writer, self.work, reductions)
 
     def _held(self, writer: Writer, stage: int, base: str, n: str, statements: int) -> None:

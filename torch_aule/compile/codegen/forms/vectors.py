@@ -13,7 +13,7 @@ __all__ = ["Vectors", "divided"]
 
 
 def divided(numel, per_group: int) -> str:
-    """How many groups of `per_group` make `numel`, as a Python expression."""
+    """The number of groups of `per_group` in `numel`, as a Python expression."""
     if is_whole(numel):
         return str(-(-int(numel) // per_group))
     return f"-(-({PythonPrinter().doprint(numel)}) // {per_group})"
