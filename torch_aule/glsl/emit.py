@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 from pathlib import Path
 
 from torch_aule.glsl.shader_source import DTYPES, FEATURES, Shader, shown
@@ -28,9 +29,18 @@ def write_if_changed(path: Path, content: str | bytes) -> None:
     os.replace(temporary, path)
 
 
+def local_size(shader: Shader) -> int | None:
+    """Invocations of a workgroup, where the source has one number for all variants and one dimension; else None."""
+    found = {tuple(re.findall(r"layout\(local_size_x = (\d+)\) in;", variant.text)) for variant in shader.variants}
+    (sizes, *others) = found
+    return int(sizes[0]) if len(sizes) == 1 and not others else None
+
+
 def emit_params(shader: Shader) -> list[str]:
     struct = f"{shader.camel}Params"
     lines = [f"struct {struct} {{"]
+    if (local := local_size(shader)) is not None:
+        lines.append(f"  static constexpr uint32_t kLocal = {local};  // invocations of a workgroup")
     at = padding = 0
 
     def pad(to: int) -> None:

@@ -33,7 +33,7 @@ void launch_unfold(const ConvGeometry& g, const at::Tensor& image, const at::Ten
   const DType sum = fold && !is_floating(dtype) ? DType::i64 : compute_type(dtype);
   const auto kernel =
       kernel::unfold_columns(fold ? UnfoldColumnsDIRECTION::col2im : UnfoldColumnsDIRECTION::im2col, sum);
-  launch(current(image), kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
+  launch(current(image), kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, UnfoldColumnsParams::kLocal)));
 }
 
 // Sums what columns have of each element of the image.

@@ -39,7 +39,7 @@ void launch_kernel(const ConvGeometry& g, ConvPass pass, const at::Tensor& x, co
   const ConvDirectSpec spec{.dtype = dtype_of(pass == ConvPass::input ? y : x, "convolution"),
                             .result_dtype = dtype_of(result, "convolution")};
   args.work = conv_work(g, x, y, groups);
-  launch(current(x), kernel::conv_direct(grad), spec, p, args, linear_grid(ceil_div(p.n, kConvLocal)));
+  launch(current(x), kernel::conv_direct(grad), spec, p, args, linear_grid(ceil_div(p.n, ConvDirectParams::kLocal)));
 }
 
 // The gradient of few weights is summed in parts, so that the device has enough to do; then the parts are added.

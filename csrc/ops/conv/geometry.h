@@ -5,8 +5,6 @@
 
 namespace aule::ops {
 
-// Invocations of a workgroup where each computes one output: local_size_x of the family's shaders.
-constexpr uint32_t kConvLocal = 64;
 // Kernels number elements and workgroups below this.
 constexpr int64_t kIndexLimit = int64_t{1} << 31;
 

@@ -34,7 +34,8 @@ at::Tensor pieces_of(const at::Tensor& last, int products, Operand operand, Alon
   const int order = products == 1 ? 1 : operand == Operand::first ? 2 : 3;
   // channels_last() fills 16 bytes.
   launch(current(last), kernel::gemm_bf16x3_operand(), {.dtype = dtype, .pieces = order, .vec = 4}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(rows) * static_cast<uint64_t>(padded / 4), 256)));
+         linear_grid(ceil_div(static_cast<uint64_t>(rows) * static_cast<uint64_t>(padded / 4),
+                              GemmBf16x3OperandParams::kLocal)));
   return out;
 }
 

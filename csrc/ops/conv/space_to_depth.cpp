@@ -43,7 +43,7 @@ at::Tensor image_to_blocks(const BlocksPlan& plan, const at::Tensor& image) {
   p.blocks = args.write(blocks);
   p.n = static_cast<uint32_t>(blocks.numel() * blocks.element_size() / 16);
   launch(current(image), kernel::space_to_depth(SpaceToDepthDIRECTION::to_depth), spec_of(plan, image), p, args,
-         linear_grid(ceil_div(p.n, 256)));
+         linear_grid(ceil_div(p.n, SpaceToDepthParams::kLocal)));
   return channels_first(blocks, image.dim());
 }
 
@@ -59,7 +59,7 @@ at::Tensor image_from_blocks(const BlocksPlan& plan, const at::Tensor& blocks, a
   SpaceToDepthSpec spec = spec_of(plan, image);
   spec.channels_last = format != at::MemoryFormat::Contiguous;
   launch(current(image), kernel::space_to_depth(SpaceToDepthDIRECTION::to_space), spec, p, args,
-         linear_grid(ceil_div(p.n, 256)));
+         linear_grid(ceil_div(p.n, SpaceToDepthParams::kLocal)));
   return image;
 }
 

@@ -13,7 +13,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 64;  // local_size_x of float8.comp
 constexpr double kTwo63 = 9223372036854775808.0;
 
 // FORMAT of float8.comp; -1: none.
@@ -43,7 +42,7 @@ void launch_float8(const at::Tensor& floats, const at::Tensor& bytes, bool decod
           .format = format_of(bytes.scalar_type()),
           .decodes = decodes,
           .saturates = saturates},
-         p, args, linear_grid(ceil_div(p.n, kLocal)));
+         p, args, linear_grid(ceil_div(p.n, Float8Params::kLocal)));
 }
 
 at::Tensor converted(const at::Tensor& t, c10::ScalarType type) {

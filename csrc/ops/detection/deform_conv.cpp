@@ -134,7 +134,7 @@ at::Tensor columns_of(const Deformed& d) {
   p.columns = args.write(columns);
   p.n = static_cast<uint64_t>(columns.numel());
   launch(current(d.input), kernel::deform_columns(compute_type(dtype)), {.dtype = dtype, .masked = d.mask.defined()}, p,
-         args, linear_grid(ceil_div(p.n, kDetectionLocal)));
+         args, linear_grid(ceil_div(p.n, DeformColumnsParams::kLocal)));
   return columns;
 }
 
@@ -181,7 +181,7 @@ void launch_backward(const Deformed& d, const at::Tensor& columns, const Grads& 
          kernel::deform_columns_backward(
              compute, adds_natively(d.input) ? DeformColumnsBackwardADD::native : DeformColumnsBackwardADD::cas),
          {.dtype = dtype, .masked = d.mask.defined(), .wants_input = input, .wants_offset = offset, .ordered = ordered},
-         p, args, linear_grid(ceil_div(p.n, kDetectionLocal)));
+         p, args, linear_grid(ceil_div(p.n, DeformColumnsBackwardParams::kLocal)));
 }
 
 void columns_backward(const Deformed& d, const at::Tensor& columns, const Grads& g) {

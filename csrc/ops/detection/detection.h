@@ -8,8 +8,6 @@
 
 namespace aule::ops {
 
-constexpr uint64_t kDetectionLocal = 64;  // invocations of a workgroup of the family's kernels, but suppress.comp
-
 // Indices of the boxes [n, 4] that are kept, in falling order of their scores. Waits for their number.
 at::Tensor nms(const at::Tensor& dets, const at::Tensor& scores, double iou_threshold);
 

@@ -41,7 +41,7 @@ void find_overlaps(const at::Tensor& boxes, const at::Tensor& masks, double thre
   p.first_row = static_cast<uint32_t>(first_row);
   p.invocations = rows * p.words;
   launch(current(boxes), kernel::overlap_masks(compute), {.dtype = dtype}, p, args,
-         linear_grid(ceil_div(p.invocations, kDetectionLocal)));
+         linear_grid(ceil_div(p.invocations, OverlapMasksParams::kLocal)));
 }
 
 // One byte for each of the boxes, which are in falling order of their scores.

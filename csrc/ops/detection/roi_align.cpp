@@ -36,7 +36,7 @@ std::pair<at::Tensor, at::Tensor> align(const Regions& r, const at::Tensor& inpu
   p.tag = error_tag(r.positions ? "ps_roi_align, an image's number in rois" : "roi_align, an image's number in rois");
   p.n = static_cast<uint64_t>(out.numel());
   launch(stream, kernel::roi_align(compute), {.dtype = dtype, .aligned = r.aligned, .positions = r.positions}, p, args,
-         linear_grid(ceil_div(p.n, kDetectionLocal)));
+         linear_grid(ceil_div(p.n, RoiAlignParams::kLocal)));
   return {std::move(out), std::move(mapping)};
 }
 
@@ -51,7 +51,7 @@ at::Tensor align_backward(const Regions& r, const at::Tensor& grad, const at::Te
         const auto add = adds_natively(g) ? RoiAlignBackwardADD::native : RoiAlignBackwardADD::cas;
         launch(current(g), kernel::roi_align_backward(compute_type(dtype), add),
                {.dtype = dtype, .aligned = r.aligned, .positions = r.positions, .ordered = ordered}, p, args,
-               linear_grid(ceil_div(p.n, kDetectionLocal)));
+               linear_grid(ceil_div(p.n, RoiAlignBackwardParams::kLocal)));
       });
 }
 

@@ -49,7 +49,7 @@ std::pair<at::Tensor, at::Tensor> pool(const Regions& r, const at::Tensor& input
   p.tag = error_tag(r.positions ? "ps_roi_pool, an image's number in rois" : "roi_pool, an image's number in rois");
   p.n = static_cast<uint64_t>(out.numel());
   launch(stream, kernel::roi_pool(compute), {.dtype = dtype, .positions = r.positions}, p, args,
-         linear_grid(ceil_div(p.n, kDetectionLocal)));
+         linear_grid(ceil_div(p.n, RoiPoolParams::kLocal)));
   return {std::move(out), std::move(index)};
 }
 
@@ -68,7 +68,7 @@ at::Tensor pool_backward(const Regions& r, const at::Tensor& grad, const at::Ten
         p.tag = error_tag("roi_pool_backward, a cell in argmax");
         launch(stream, kernel::roi_pool_backward(compute_type(dtype), add),
                {.dtype = dtype, .positions = r.positions, .ordered = ordered}, p, args,
-               linear_grid(ceil_div(p.n, kDetectionLocal)));
+               linear_grid(ceil_div(p.n, RoiPoolBackwardParams::kLocal)));
       });
 }
 

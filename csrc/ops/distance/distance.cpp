@@ -92,7 +92,7 @@ void differentiate(const Points& s, const at::Tensor& grad, const at::Tensor& di
   p.grad_x = args.write(grad_x);
   p.n = static_cast<uint64_t>(grad_x.numel());
   launch(current(s.x), kernel, {.dtype = dtype, .norm = static_cast<int>(norm_of(s.power)), .pairs = s.pairs}, p, args,
-         linear_grid(ceil_div(p.n, uint64_t{128})));
+         linear_grid(ceil_div(p.n, DistancesBackwardParams::kLocal)));
 }
 
 // Two sets of points, their batches broadcast.

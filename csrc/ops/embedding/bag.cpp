@@ -79,7 +79,7 @@ BagResult launch_bags(const Bags& b) {
           .index_dtype = dtype_of(b.indices, kBag),
           .mode = static_cast<int>(b.mode),
           .scaled = b.scale.defined()},
-         p, args, linear_grid(ceil_div(static_cast<uint64_t>(output.numel()), 64)));
+         p, args, linear_grid(ceil_div(static_cast<uint64_t>(output.numel()), EmbeddingBagParams::kLocal)));
   return result;
 }
 

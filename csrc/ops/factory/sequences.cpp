@@ -56,7 +56,8 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
     p.step = std::bit_cast<uint64_t>(s.step);
     p.end = std::bit_cast<uint64_t>(s.end);
     const SequenceDoubleBitsSpec spec{.dtype = dtype, .kind = static_cast<int>(s.kind)};
-    launch(stream, kernel::sequence_double_bits(), spec, p, args, linear_grid(ceil_div(p.n, 128)));
+    launch(stream, kernel::sequence_double_bits(), spec, p, args,
+           linear_grid(ceil_div(p.n, SequenceDoubleBitsParams::kLocal)));
     return direct ? out : out.copy_(dense);
   }
   SequenceParams p{};
@@ -74,7 +75,8 @@ at::Tensor& write(const char* op, at::Tensor& out, const Sequence& s) {
   p.end = static_cast<float>(s.end);
   p.end_low = low_part(s.end);
   p.log2_base = static_cast<float>(std::log2(s.base));
-  launch(stream, kernel, {.dtype = dtype, .kind = static_cast<int>(s.kind)}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel, {.dtype = dtype, .kind = static_cast<int>(s.kind)}, p, args,
+         linear_grid(ceil_div(p.n, SequenceParams::kLocal)));
   return direct ? out : out.copy_(dense);
 }
 
@@ -228,7 +230,7 @@ at::Tensor triangle(const char* op, bool upper, int64_t row, int64_t col, int64_
   p.columns = col;
   p.offset = offset;
   launch(stream, kernel::triangle_indices(), {.dtype = dtype_of(out, op), .upper = upper}, p, args,
-         linear_grid(ceil_div(n, 128)));
+         linear_grid(ceil_div(n, TriangleIndicesParams::kLocal)));
   return out;
 }
 

@@ -192,7 +192,7 @@ class Runner {
     const uint64_t items = static_cast<uint64_t>(shape_.numel()) * (plan.n / 2 + 1);
     p.items = static_cast<uint32_t>(items);
     launch(current(t_.out), kernel::fft_split(t_.problem.real), {.sequence_first = plan.sequence_first}, p, args,
-           linear_grid(ceil_div(items, 64)));
+           linear_grid(ceil_div(items, FftSplitParams::kLocal)));
   }
 
   void register_ends(TensorArgs& args, const at::Tensor& from, const at::Tensor& to) const {

@@ -127,7 +127,8 @@ at::Tensor& masked_scatter_(at::Tensor& self, const at::Tensor& mask, const at::
   p.n = static_cast<uint64_t>(target.numel());
   p.source_elems = source.numel();
   p.tag = error_tag(op);
-  launch(stream, kernel::masked_scatter(), {.dtype = raw_dtype_of(self)}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::masked_scatter(), {.dtype = raw_dtype_of(self)}, p, args,
+         linear_grid(ceil_div(p.n, MaskedScatterParams::kLocal)));
   if (!target.is_same(self)) self.copy_(target);
   return self;
 }

@@ -42,8 +42,7 @@ void check_pair(const char* kName, const char* name, const char* cache_name, con
 
 // Of new keys and values, [..., heads, head size], and their caches.
 void check_caches(const char* kName, const at::Tensor& key, const at::Tensor& value, const at::Tensor& key_cache,
-                  const at::Tensor& value_cache, const at::Tensor& key_scale = {},
-                  const at::Tensor& value_scale = {}) {
+                  const at::Tensor& value_cache, const at::Tensor& key_scale = {}, const at::Tensor& value_scale = {}) {
   check_pair(kName, "key", "key_cache", key, key_cache, key_scale);
   check_pair(kName, "value", "value_cache", value, value_cache, value_scale);
   at::assert_no_overlap(key_cache, value_cache);
@@ -120,7 +119,7 @@ void reshape_and_cache(const at::Tensor& key, const at::Tensor& value, const at:
   p.tag = error_tag(kName);
   launch(stream, kernel::reshape_and_cache(),
          {.raw_dtype = raw_dtype_of(k), .slot_dtype = dtype_of(slots, kName), .wide = wide}, p, args,
-         linear_grid(ceil_div(p.total, 64)));
+         linear_grid(ceil_div(p.total, ReshapeAndCacheParams::kLocal)));
 }
 
 std::tuple<at::Tensor, at::Tensor> kv_cache_append(
@@ -132,10 +131,9 @@ std::tuple<at::Tensor, at::Tensor> kv_cache_append(
   const auto given = [](const std::optional<at::Tensor>& t) { return t.value_or(at::Tensor()); };
   const at::Tensor table = given(block_table), q_in = given(query), cosines = given(cos), sines = given(sin),
                    k_scale = given(key_scale), v_scale = given(value_scale);
-  check_same_device(kName, {&key, &value, &key_cache, &value_cache, &lengths, &table, &q_in, &cosines, &sines, &k_scale,
-                            &v_scale});
-  TORCH_CHECK(k_scale.defined() == v_scale.defined(), kName,
-              ": expected both of key_scale and value_scale, or none");
+  check_same_device(
+      kName, {&key, &value, &key_cache, &value_cache, &lengths, &table, &q_in, &cosines, &sines, &k_scale, &v_scale});
+  TORCH_CHECK(k_scale.defined() == v_scale.defined(), kName, ": expected both of key_scale and value_scale, or none");
   for (const auto& [name, t] : {std::pair{"key", &key}, std::pair{"value", &value}})
     TORCH_CHECK(t->dim() == 4, kName, ": expected ", name, " of shape [batch, tokens, heads, head size], but got ",
                 t->sizes());
@@ -245,7 +243,7 @@ std::tuple<at::Tensor, at::Tensor> kv_cache_append(
     spec.interleaved = interleaved;
     return spec;
   };
-  const Grid grid = linear_grid(ceil_div(static_cast<uint32_t>(total), 64));
+  const Grid grid = linear_grid(ceil_div(static_cast<uint32_t>(total), ReshapeAndCacheParams::kLocal));
   TensorArgs args;
   if (int8) {
     KvCacheAppendInt8Params p{};

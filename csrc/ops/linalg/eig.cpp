@@ -123,7 +123,7 @@ at::Tensor triangular_vectors(const at::Tensor& t) {
     p.first = static_cast<uint32_t>(end - std::min(rows, end));
     p.end = static_cast<uint32_t>(end);
     launch(current(t), kernel::eig_vectors(number_dtype("linalg_eig", t)), {}, p, args,
-           linear_grid(ceil_div(batch * n, 64)));
+           linear_grid(ceil_div(batch * n, EigVectorsParams::kLocal)));
   }
   return x;
 }

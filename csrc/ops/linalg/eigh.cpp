@@ -32,7 +32,7 @@ at::Tensor corrected(const at::Tensor& v, const at::Tensor& hv, double most) {
   p.batches = static_cast<uint32_t>(v.size(0));
   p.most = static_cast<float>(most);
   launch(current(v), kernel::eigh_correction(number_dtype("linalg_eigh", v)), {}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(v.numel()), 64)));
+         linear_grid(ceil_div(static_cast<uint64_t>(v.numel()), EighCorrectionParams::kLocal)));
   const at::Tensor better = empty_matrices(v, n, n);
   gemm("linalg_eigh", v, e, v, 1, 1, better);
   return better;

@@ -74,7 +74,7 @@ void ldl_solve(const at::Tensor& ld, const at::Tensor& pivots, const at::Tensor&
   p.batches = static_cast<uint32_t>(x.size(0));
   launch(current(x), kernel::ldl_solve(number_dtype("linalg_ldl_solve", x)),
          {.is_hermitian = hermitian && x.is_complex()}, p, args,
-         linear_grid(ceil_div(uint64_t{p.columns} * p.batches, 64)));
+         linear_grid(ceil_div(uint64_t{p.columns} * p.batches, LdlSolveParams::kLocal)));
 }
 
 std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> linalg_ldl_factor_ex_out(const at::Tensor& self, bool hermitian,

@@ -65,7 +65,7 @@ void find_permutation(const at::Tensor& pivots, int64_t first, bool is_inverse, 
   p.first = static_cast<uint32_t>(first);
   launch(current(pivots), kernel::lu_permutation(),
          {.dtype = dtype_of(permutation, "lu_unpack"), .is_inverse = is_inverse}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(permutation.numel()), 64)));
+         linear_grid(ceil_div(static_cast<uint64_t>(permutation.numel()), LuPermutationParams::kLocal)));
 }
 
 // Rows of x [batch, rows, columns] change places as `pivots` say.
@@ -89,7 +89,7 @@ void permute_rows(const at::Tensor& x, const at::Tensor& pivots, int64_t first, 
   p.columns = static_cast<uint32_t>(columns);
   p.batches = static_cast<uint32_t>(batch);
   launch(current(x), kernel::lu_gather_rows(), {.dtype = raw_dtype_of(x), .along_rows = along_rows}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(x.numel()), 128)));
+         linear_grid(ceil_div(static_cast<uint64_t>(x.numel()), LuGatherRowsParams::kLocal)));
   x.copy_(moved);
 }
 

@@ -49,7 +49,7 @@ struct Block {
     p.tau_batch = static_cast<uint32_t>(tau.stride(0));
     p.batches = static_cast<uint32_t>(v.size(0));
     launch(current(v), kernel::householder_t(dtype_in(v)), {}, p, args,
-           linear_grid(ceil_div(uint64_t{p.batches} * p.n, 32)));
+           linear_grid(ceil_div(uint64_t{p.batches} * p.n, HouseholderTParams::kLocal)));
     return {v, t};
   }
 

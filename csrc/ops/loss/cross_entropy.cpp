@@ -11,8 +11,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kBackwardLocal = 256;  // local_size_x of cross_entropy_backward.comp
-
 // Nothing where no kernel takes these arguments, or none fits the device.
 std::optional<CrossEntropyPlan> plan_for(const at::Tensor& self, const at::Tensor& target, bool per_row) {
   const auto type = self.scalar_type(), index = target.scalar_type();
@@ -108,7 +106,7 @@ at::Tensor cross_entropy_bwd(const at::Tensor& grad_output, const at::Tensor& se
                                       .per_row = per_row,
                                       .grad_dtype = dtype_of(grad, kName)};
   launch(current(self), kernel::cross_entropy_backward(), spec, p, args,
-         linear_grid(ceil_div(p.blocks, kBackwardLocal)));
+         linear_grid(ceil_div(p.blocks, CrossEntropyBackwardParams::kLocal)));
   return grad_input;
 }
 

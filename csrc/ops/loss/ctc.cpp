@@ -160,7 +160,7 @@ void run_part(const Sequences& s, Part part, const CtcTensors& g) {
   p.n = static_cast<uint64_t>(loss ? s.batch : part == Part::fill ? places * s.classes : places * (s.longest + 1));
   launch(current(s.log_probs), kernel::ctc_gradient(s.arithmetic()),
          {.target_dtype = s.target_dtype(), .loss = loss, .fill = part == Part::fill, .zero_infinity = g.zero_infinity},
-         p, args, linear_grid(ceil_div(p.n, kStatesLocal)));
+         p, args, linear_grid(ceil_div(p.n, CtcGradientParams::kLocal)));
 }
 
 std::vector<int64_t> on_host(const at::Tensor& lengths) {

@@ -135,7 +135,7 @@ void forward(const char* op, const Shape& shape, const at::Tensor& target, const
     p.tag = error_tag(op);
     launch(stream, kernel,
            {.dtype = dtype, .target_dtype = dtype_of(target, op), .weighted = given(weight), .sum = sum}, p, args,
-           linear_grid(ceil_div(sum ? chunks : p.n, 64)));
+           linear_grid(ceil_div(sum ? chunks : p.n, NllLossParams::kLocal)));
   }
   if (!sum) {
     if (!direct) output.copy_(dst);
@@ -177,7 +177,7 @@ void backward(const char* op, const Shape& shape, const at::Tensor& grad_output,
           .weighted = given(weight),
           .mean = reduction == at::Reduction::Mean,
           .per_element = per_element},
-         p, args, linear_grid(ceil_div(p.n, 64)));
+         p, args, linear_grid(ceil_div(p.n, NllLossBackwardParams::kLocal)));
   // If the kernel cannot address grad_input's layout, it has filled a contiguous copy.
   if (!shape.input.is_same(grad_input)) grad_input.copy_(shape.input);
 }

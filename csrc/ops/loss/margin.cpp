@@ -18,8 +18,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint64_t kLocal = 64;
-
 struct Margin {
   const char* op;
   at::Tensor x, target, weight;  // contiguous; the weight may be undefined
@@ -107,7 +105,7 @@ void run(const Margin& m, const at::Tensor& is_target, const at::Tensor& out, co
           .backward = gradient != nullptr,
           .square = m.square,
           .weighted = m.weight.defined()},
-         p, args, linear_grid(ceil_div(p.n, kLocal)));
+         p, args, linear_grid(ceil_div(p.n, MarginLossParams::kLocal)));
 }
 
 // Sums of the terms of each class, which have the arithmetic type.

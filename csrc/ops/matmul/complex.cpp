@@ -116,7 +116,7 @@ at::Tensor embedded(const at::Tensor& b, bool other_is_conj, Number scale) {
   p.conj_src = own.is_conj();
   p.conj_other = other_is_conj;
   launch(current(real), kernel::gemm_complex_embed(), {.k_inner = k_inner}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(own.numel()), 256)));
+         linear_grid(ceil_div(static_cast<uint64_t>(own.numel()), GemmComplexEmbedParams::kLocal)));
   return (k_inner ? real.mT() : real).expand({b.size(0), 2 * k, 2 * n});
 }
 

@@ -9,8 +9,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 128;  // of jagged_padded.comp
-
 at::Tensor single_offsets(const char* op, at::TensorList offsets, const at::Tensor& data) {
   TORCH_CHECK_NOT_IMPLEMENTED(offsets.size() == 1, op, ": expected one jagged dimension, but got ", offsets.size());
   const at::Tensor& t = offsets[0];
@@ -49,7 +47,7 @@ void move(const at::Tensor& src, const at::Tensor& ends, int64_t rows, int64_t l
   p.inner = static_cast<uint64_t>(dst.size(-1));
   p.batches = static_cast<uint32_t>(ends.size(0) - 1);
   launch(current(dst), kernel::jagged_padded(), {.dtype = raw_dtype_of(dst), .to_jagged = to_jagged}, p, args,
-         linear_grid(ceil_div(p.n, kLocal)));
+         linear_grid(ceil_div(p.n, JaggedPaddedParams::kLocal)));
 }
 
 }  // namespace

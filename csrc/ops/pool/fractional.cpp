@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "kernels_pool.gen.h"
-#include "ops/pool/window.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
@@ -88,7 +87,7 @@ std::tuple<at::Tensor&, at::Tensor&> FractionalPool<dims>::max_out(const at::Ten
       p.n = static_cast<uint64_t>(dense.numel());
       p.sample_count = dims;
       launch(current(self), kernel::fractional_max_pool(c), {.dtype = dtype}, p, args,
-             linear_grid(ceil_div(p.n, kPoolLocal)));
+             linear_grid(ceil_div(p.n, FractionalMaxPoolParams::kLocal)));
     });
   });
   return {out, indices};

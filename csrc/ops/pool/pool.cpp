@@ -120,7 +120,7 @@ void launch_max(const Window& w, MaxPoolDIRECTION direction, const at::Tensor& i
   put(p.dilation, w.dilation);
   const DType dtype = dtype_of(in, "max_pool");
   launch(current(in), kernel::max_pool(direction, pool_type(dtype)), {.dtype = dtype, .adaptive = w.adaptive}, p, args,
-         linear_grid(ceil_div(p.n, kPoolLocal)));
+         linear_grid(ceil_div(p.n, MaxPoolParams::kLocal)));
 }
 
 }  // namespace
@@ -145,7 +145,7 @@ void launch_avg(const PoolWindow& w, bool forward, const at::Tensor& in, const a
   launch(current(in),
          kernel::avg_pool(forward ? AvgPoolDIRECTION::forward : AvgPoolDIRECTION::backward, pool_type(dtype)),
          {.dtype = dtype, .adaptive = w.adaptive, .count_pad = count_pad}, p, args,
-         linear_grid(ceil_div(p.n, kPoolLocal)));
+         linear_grid(ceil_div(p.n, AvgPoolParams::kLocal)));
 }
 
 namespace {

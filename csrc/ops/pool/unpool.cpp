@@ -11,7 +11,6 @@
 
 #include "kernels_pool.gen.h"
 #include "ops/pool/pool.h"
-#include "ops/pool/window.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/device_assert.h"
 #include "ops/tensor/tensor_arg.h"
@@ -67,7 +66,8 @@ void unpool(const char* op, const at::Tensor& self, const at::Tensor& indices, a
     p.in_plane = p.n / static_cast<uint64_t>(planes);
     p.out_plane = dense.numel() / planes;
     p.tag = error_tag(op);
-    launch(stream, kernel::max_unpool(), {.dtype = raw_dtype_of(x)}, p, args, linear_grid(ceil_div(p.n, kPoolLocal)));
+    launch(stream, kernel::max_unpool(), {.dtype = raw_dtype_of(x)}, p, args,
+           linear_grid(ceil_div(p.n, MaxUnpoolParams::kLocal)));
   });
 }
 

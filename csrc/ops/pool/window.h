@@ -8,8 +8,6 @@
 
 namespace aule::ops {
 
-constexpr uint32_t kPoolLocal = 64;  // local_size_x of the family's kernels
-
 // One launch each; operands are contiguous planes.
 void launch_max_forward(const PoolWindow& w, const at::Tensor& in, const at::Tensor& out, const at::Tensor& indices);
 void launch_max_backward(const PoolWindow& w, const at::Tensor& grad, const at::Tensor& grad_in,

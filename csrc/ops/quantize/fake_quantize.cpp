@@ -106,7 +106,7 @@ void run(const Quantization& q, const at::Tensor& x, const Results& r) {
           .switched = q.enabled.defined(),
           .switch_dtype = q.enabled.defined() ? dtype_of(q.enabled, q.op) : DType::u8,
           .gradients = gradients},
-         p, args, linear_grid(ceil_div(p.n, uint64_t{128})));
+         p, args, linear_grid(ceil_div(p.n, FakeQuantizeParams::kLocal)));
 }
 
 TwoTensors quantize(const Quantization& q, const at::Tensor& self) {

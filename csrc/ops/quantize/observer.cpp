@@ -87,7 +87,7 @@ TwoTensors fused_moving_avg_obs_fq_helper(const at::Tensor& self, const at::Tens
           .zero_dtype = dtype_of(zero_point, kName),
           .observed_dtype = dtype_of(observer_on, kName),
           .quantized_dtype = dtype_of(fake_quant_on, kName)},
-         p, args, linear_grid(ceil_div(uint64_t{p.n}, uint64_t{64})));
+         p, args, linear_grid(ceil_div(uint64_t{p.n}, ObserveRangeParams::kLocal)));
   for (const Written& w : written) w.hand_back();
   return fake_quantize_switched(self, scale, zero_point, fake_quant_on, per_row_fake_quant ? ch_axis : -1, quant_min,
                                 quant_max);

@@ -79,7 +79,7 @@ void check_weights(const char* op, const at::Tensor& weights, const at::Tensor& 
   p.n = static_cast<uint64_t>(weights.numel());
   p.classes = static_cast<uint32_t>(weights.size(1));
   p.tag = error_tag(op);
-  launch(stream, kernel::multinomial_check(), {}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::multinomial_check(), {}, p, args, linear_grid(ceil_div(p.n, MultinomialCheckParams::kLocal)));
 }
 
 void pick_with_replacement(const at::Tensor& weights, at::Tensor& out, const OptionalGenerator& generator) {
@@ -95,7 +95,7 @@ void pick_with_replacement(const at::Tensor& weights, at::Tensor& out, const Opt
   state.put_into(p);
   p.classes = static_cast<uint32_t>(weights.size(1));
   p.samples = static_cast<uint32_t>(out.size(1));
-  launch(stream, kernel::multinomial_pick(), {}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::multinomial_pick(), {}, p, args, linear_grid(ceil_div(p.n, MultinomialPickParams::kLocal)));
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   p.n = static_cast<uint64_t>(rates.numel());
   state.put_into(p);
   p.tag = error_tag(op);
-  launch(stream, kernel::poisson(), {}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::poisson(), {}, p, args, linear_grid(ceil_div(p.n, PoissonParams::kLocal)));
   return out.to(self.scalar_type());
 }
 

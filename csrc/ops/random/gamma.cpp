@@ -16,7 +16,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint64_t kLocal = 128;
 constexpr uint64_t kGammaDraws = 4 * 64, kBinomialDraws = 4 * 128;  // counter steps of an element, at most
 
 // float32 draws, or their logarithms.
@@ -31,7 +30,7 @@ at::Tensor draw_gamma(const at::Tensor& shapes, bool logarithms, const OptionalG
   p.dst = args.write(out);
   p.n = static_cast<uint64_t>(in.numel());
   state.put_into(p);
-  launch(current(in), kernel::gamma(), {.log = logarithms}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(in), kernel::gamma(), {.log = logarithms}, p, args, linear_grid(ceil_div(p.n, GammaParams::kLocal)));
   return out;
 }
 
@@ -69,7 +68,7 @@ at::Tensor implicit_gradient(const char* op, const at::Tensor& x, const at::Tens
   p.dst = args.write(out);
   p.n = static_cast<uint64_t>(out.numel());
   launch(current(x), kernel::gamma_grad(wide ? DType::f64 : DType::f32), {.dtype = dtype, .dirichlet = dirichlet}, p,
-         args, linear_grid(ceil_div(p.n, uint64_t{64})));
+         args, linear_grid(ceil_div(p.n, GammaGradParams::kLocal)));
   return out;
 }
 
@@ -119,7 +118,7 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
   p.dst = args.write(out);
   p.n = static_cast<uint64_t>(out.numel());
   state.put_into(p);
-  launch(current(count), kernel::binomial(), {}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(count), kernel::binomial(), {}, p, args, linear_grid(ceil_div(p.n, BinomialParams::kLocal)));
   return out.to(count.scalar_type());
 }
 

@@ -24,7 +24,6 @@ enum class SegmentOp : int {
 #include "reduce/segment_ops.def"
 #undef SEGMENT_OP
 };
-constexpr int64_t kSegmentLocal = 64;  // of segment_reduce*.comp
 constexpr int64_t kLongSegment = 128;  // elements from which a workgroup owns a segment, on GPUs
 
 SegmentOp segment_op(std::string_view reduce) {
@@ -90,14 +89,14 @@ void reduce_segments(SegmentOp op, const at::Tensor& data, const at::Tensor& off
   const auto size = static_cast<uint64_t>(p.size);
   const bool is_long = !profile.is_software() && size >= kLongSegment * p.segments && p.inner <= 32;
   const bool by_group = is_long || !may_walk(profile, size);
-  if (by_group) check_walk("segment_reduce", profile, size / kSegmentLocal + 8);
+  if (by_group) check_walk("segment_reduce", profile, size / SegmentReduceParams::kLocal + 8);
   launch(current(data), kernel::segment_reduce(c),
          {.dtype = dtype,
           .out_dtype = dtype_of(out, "segment_reduce"),
           .op = static_cast<int>(op),
           .by_group = by_group,
           .has_initial = initial.has_value()},
-         p, args, linear_grid(by_group ? p.n : ceil_div(p.n, kSegmentLocal)));
+         p, args, linear_grid(by_group ? p.n : ceil_div(p.n, SegmentReduceParams::kLocal)));
 }
 
 void check_data(const at::Tensor& data) {
@@ -155,7 +154,7 @@ at::Tensor segment_reduce_backward(const at::Tensor& grad, const at::Tensor& out
   p.dst = args.write(result);
   p.n = static_cast<uint64_t>(x.numel());
   launch(current(data), kernel::segment_reduce_backward(c), {.dtype = dtype, .op = static_cast<int>(op)}, p, args,
-         linear_grid(ceil_div(p.n, kSegmentLocal)));
+         linear_grid(ceil_div(p.n, SegmentReduceBackwardParams::kLocal)));
   return result;
 }
 

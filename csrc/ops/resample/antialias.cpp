@@ -99,7 +99,7 @@ Table table_of(const Axis& axis, at::ScalarType type, const at::Tensor& like) {
   p.taps = static_cast<int>(taps);
   p.bits = table.bits;
   launch(current(like), kernel, {.filter = static_cast<int>(axis.filter), .integer = integer}, p, args,
-         linear_grid(ceil_div(static_cast<uint64_t>(axis.outputs), kResampleLocal)));
+         linear_grid(ceil_div(static_cast<uint64_t>(axis.outputs), AntialiasWeightsParams::kLocal)));
   return table;
 }
 
@@ -124,7 +124,7 @@ void run(const Axis& axis, bool backward, at::ScalarType type, int64_t inner, co
   p.scale = static_cast<float>(axis.scale);
   p.reach = static_cast<float>(axis.support() + 1);
   launch(current(in), kernel, {.in_dtype = dtype_of(in, kOp), .out_dtype = dtype_of(out, kOp), .backward = backward}, p,
-         args, linear_grid(ceil_div(p.n, kResampleLocal)));
+         args, linear_grid(ceil_div(p.n, AntialiasParams::kLocal)));
 }
 
 // Between the passes floats are not rounded to 16 bits; bytes are, as on the CPU.

@@ -102,7 +102,7 @@ at::Tensor sample(const char* op, int64_t dims, const at::Tensor& input, const a
           .mode = static_cast<int>(mode),
           .padding = static_cast<int>(padding),
           .align_corners = align_corners},
-         p, args, linear_grid(ceil_div(p.n, kResampleLocal)));
+         p, args, linear_grid(ceil_div(p.n, GridSampleParams::kLocal)));
   return out;
 }
 
@@ -137,7 +137,7 @@ void launch_backward(const Sampling& s, const Gradients& g, bool wants_input, bo
           .wants_input = wants_input,
           .wants_grid = wants_grid,
           .ordered = ordered},
-         p, args, linear_grid(ceil_div(p.n, kResampleLocal)));
+         p, args, linear_grid(ceil_div(p.n, GridSampleBackwardParams::kLocal)));
 }
 
 std::tuple<at::Tensor, at::Tensor> backward(const char* op, int64_t dims, const at::Tensor& grad_output,

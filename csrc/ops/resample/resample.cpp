@@ -79,7 +79,7 @@ void launch_upsample(UpsampleDIRECTION direction, Interpolation mode, bool align
   }
   launch(current(in), kernel::upsample(direction, compute),
          {.dtype = dtype, .mode = static_cast<int>(mode), .align_corners = align_corners}, p, args,
-         linear_grid(ceil_div(p.n, kResampleLocal)));
+         linear_grid(ceil_div(p.n, UpsampleParams::kLocal)));
 }
 
 // Outputs along an axis that the backward kernel looks at for a cell, at most: one at an end or in the middle.
@@ -183,7 +183,8 @@ void run_pad(EdgePadDIRECTION direction, EdgePad mode, int dims, at::IntArrayRef
   const DType dtype = direction == EdgePadDIRECTION::forward ? raw_dtype_of(in) : dtype_of(in, "pad_backward");
   const bool in_double = direction == EdgePadDIRECTION::backward && dtype == DType::f64;
   launch(current(in), kernel::edge_pad(direction, in_double ? DType::f64 : DType::f32),
-         {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args, linear_grid(ceil_div(p.n, kResampleLocal)));
+         {.dtype = dtype, .reflect = mode == EdgePad::reflection}, p, args,
+         linear_grid(ceil_div(p.n, EdgePadParams::kLocal)));
 }
 
 }  // namespace

@@ -6,8 +6,6 @@
 
 namespace aule::ops {
 
-constexpr uint32_t kResampleLocal = 64;  // local_size_x of the family's kernels
-
 enum class Interpolation : int { nearest = 0, nearest_exact = 1, linear = 2, cubic = 3 };
 using Scale = std::optional<double>;
 

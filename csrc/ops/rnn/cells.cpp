@@ -8,8 +8,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 64;
-
 void check_cell(const char* op, const at::Tensor& input_gates, const at::Tensor& hidden_gates, const at::Tensor& state,
                 int64_t gates) {
   check_same_device(op, {&input_gates, &hidden_gates, &state});
@@ -42,7 +40,8 @@ void launch_cell(const char* op, const Kernel& kernel, Params& p, const TensorAr
   p.n = static_cast<uint32_t>(state.numel());
   p.hidden = static_cast<uint32_t>(state.size(1));
   const DType dtype = dtype_of(state, op);
-  launch(current(state), kernel(compute_type(dtype)), {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, kLocal)));
+  launch(current(state), kernel(compute_type(dtype)), {.dtype = dtype}, p, args,
+         linear_grid(ceil_div(p.n, Params::kLocal)));
 }
 
 }  // namespace

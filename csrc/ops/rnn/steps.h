@@ -61,7 +61,8 @@ void set_place(Params& p, const StepPlace& place) {
 
 // One invocation for each element of `rows` states in every direction.
 inline Grid step_grid(int64_t directions, uint32_t rows, int64_t size) {
-  constexpr uint64_t kLocal = 128;  // local_size_x of the family's kernels of steps
+  constexpr uint64_t kLocal = RecurrentForwardParams::kLocal;  // as of the other kernels of steps
+  static_assert(kLocal == RecurrentBackwardParams::kLocal && kLocal == RecurrentCarryParams::kLocal);
   return linear_grid(ceil_div(static_cast<uint64_t>(directions) * rows * static_cast<uint64_t>(size), kLocal));
 }
 

@@ -204,7 +204,7 @@ void rearrange(const char* op, const at::Tensor& self, const at::Tensor& out, co
   p.diagonal = static_cast<int32_t>(std::clamp(how.diagonal, -kLimit, kLimit));
   launch(stream, kernel::rearrange(),
          {.dtype = raw_dtype_of(self), .ndim = static_cast<uint32_t>(dims.size()), .triangle = how.triangle}, p, args,
-         linear_grid(ceil_div(p.n, 128)));
+         linear_grid(ceil_div(p.n, RearrangeParams::kLocal)));
 }
 
 at::Tensor& triangle_out(const char* op, const at::Tensor& self, int64_t diagonal, int triangle, at::Tensor& out) {
@@ -307,7 +307,8 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> o
   p.n = static_cast<uint64_t>(n);
   p.count = static_cast<uint32_t>(repeats.numel());
   p.tag = error_tag(op);
-  launch(stream, kernel::repeat_interleave(), {.dtype = dtype_of(out, op)}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel::repeat_interleave(), {.dtype = dtype_of(out, op)}, p, args,
+         linear_grid(ceil_div(p.n, RepeatInterleaveParams::kLocal)));
   return out;
 }
 
@@ -339,7 +340,7 @@ at::Tensor unfold_backward(const at::Tensor& grad, at::IntArrayRef input_sizes, 
   p.windows = static_cast<uint32_t>(dense.size(dim));
   p.size = static_cast<uint32_t>(size);
   p.step = static_cast<uint32_t>(step);
-  launch(stream, kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, 128)));
+  launch(stream, kernel, {.dtype = dtype}, p, args, linear_grid(ceil_div(p.n, UnfoldBackwardParams::kLocal)));
   return out;
 }
 

@@ -20,8 +20,6 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint32_t kLocal = 64;  // of sparse_mm.comp and sparse_sampled.comp
-
 uint64_t bits_of(const at::Scalar& s, DType c) {
   return c == DType::f64 ? std::bit_cast<uint64_t>(s.toDouble())
                          : uint64_t{std::bit_cast<uint32_t>(static_cast<float>(s.toDouble()))};
@@ -131,7 +129,7 @@ at::Tensor addmm_sparse(const at::Tensor& self, const at::Tensor& mat1, const at
   p.k = static_cast<uint64_t>(mat2.size(0));
   p.nnz = nnz;
   launch(current(out), kernel::sparse_mm(c), {.dtype = dtype_of(out, op), .has_added = added.defined()}, p, args,
-         linear_grid(ceil_div(p.m * p.n, kLocal)));
+         linear_grid(ceil_div(p.m * p.n, SparseMmParams::kLocal)));
   return out;
 }
 
@@ -182,7 +180,7 @@ at::Tensor sampled_addmm(const at::Tensor& self, const at::Tensor& mat1, const a
     p.k = static_cast<uint32_t>(mat1.size(1));
     p.nnz = static_cast<uint32_t>(out.numel());
     launch(current(out), kernel::sparse_sampled(c), {.dtype = dtype_of(out, op)}, p, args,
-           linear_grid(ceil_div(uint64_t{p.nnz}, kLocal)));
+           linear_grid(ceil_div(uint64_t{p.nnz}, SparseSampledParams::kLocal)));
   }
   return at::_sparse_csr_tensor_unsafe(self.crow_indices().clone(), self.col_indices().clone(), out, self.sizes(),
                                        out.scalar_type(), at::kSparseCsr, out.device(), false);

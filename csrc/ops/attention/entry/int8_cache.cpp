@@ -39,7 +39,7 @@ at::Tensor rows_in_use(const AttentionCall& call, const at::Tensor& cache, const
   p.size = static_cast<uint32_t>(size);
   p.page_rows = static_cast<uint32_t>(cache.size(1));
   launch(stream, kernel::kv_cache_int8_rows(), {.dtype = call.problem.dtype, .paged = ragged.pages.defined()}, p, args,
-         linear_grid(ceil_div(p.total, 64)));
+         linear_grid(ceil_div(p.total, KvCacheInt8RowsParams::kLocal)));
   return rows;
 }
 

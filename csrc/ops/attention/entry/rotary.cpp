@@ -101,7 +101,7 @@ void run(const at::Tensor& x, const at::Tensor& y, const at::Tensor& cos, const 
                         .inverse = inverse,
                         .w = static_cast<int>(w),
                         .by_token = from[1] < from[2]};
-  launch(stream, kernel::rotary(), spec, p, args, linear_grid(ceil_div(total, 64)));
+  launch(stream, kernel::rotary(), spec, p, args, linear_grid(ceil_div(total, RotaryParams::kLocal)));
 }
 
 }  // namespace

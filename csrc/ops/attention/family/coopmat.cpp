@@ -9,7 +9,6 @@
 #include "ops/attention/family/tuning_table.h"
 
 namespace aule::ops {
-
 namespace {
 
 // Elements of an accumulator in a lane, also if the layout is unknown.
@@ -37,8 +36,8 @@ void set_mask(FlashCoopMatPlan& plan, const AttentionProblem& problem, Attention
                       (!known_forward || blocks <= kMostListed);
   plan.unmodified_scores = plan.whole_blocks;
   plan.skips_tiles = !(plan.whole_blocks && forward);
-  if (plan.whole_blocks &&
-      known_forward) {  // 8 to 2048: few pipelines, and short lists leave room for as many workgroups
+  // 8 to 2048: few pipelines, and short lists leave room for as many workgroups.
+  if (plan.whole_blocks && known_forward) {
     plan.listed = 8;
     while (plan.listed < blocks) plan.listed *= 4;
   }

@@ -11,7 +11,6 @@
 #include "ops/tensor/arrivals.h"
 
 namespace aule::ops {
-
 namespace {
 
 void set_plan(FlashAttnSplitkvSpec& spec, const FlashSplitKvPlan& plan, const AttentionProblem& problem,

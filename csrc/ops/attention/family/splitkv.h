@@ -16,9 +16,6 @@ class Tensor;
 namespace aule::ops {
 
 struct AttentionCall;
-struct AttentionOperands;
-struct Backward;
-struct DsMode;
 
 struct FlashSplitKvPlan {
   int local = 0;                             // invocations of a workgroup

@@ -9,7 +9,6 @@
 #include "ops/attention/call.h"
 
 namespace aule::ops {
-
 namespace {
 
 void set_plan(FlashAttnSplitkvSharedSpec& spec, const FlashSplitKvSharedPlan& plan, const AttentionProblem& problem) {

@@ -16,9 +16,6 @@ class Tensor;
 namespace aule::ops {
 
 struct AttentionCall;
-struct AttentionOperands;
-struct Backward;
-struct DsMode;
 
 struct FlashSplitKvSharedPlan {
   int local = 0, rows = 0, splits = 1;

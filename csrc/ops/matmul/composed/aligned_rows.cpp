@@ -183,7 +183,7 @@ void copy_rows(const at::Tensor& src, const at::Tensor& dst) {
   const bool aligned = p.dst % 16 == 0 && p.dst_row % 8 == 0 && p.dst_batch % 8 == 0;
   p.vec8s = ceil_div(p.width + (aligned ? 0 : 7), 8);
   launch(current(dst), kernel::gemm_align_rows(), {}, p, args,
-         linear_grid(ceil_div(uint64_t{p.vec8s} * p.rows * p.batches, 256)));
+         linear_grid(ceil_div(uint64_t{p.vec8s} * p.rows * p.batches, GemmAlignRowsParams::kLocal)));
 }
 
 // Memory for matrices with rows of whole vec8s, which end past their `columns`.

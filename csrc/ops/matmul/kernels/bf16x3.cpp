@@ -59,7 +59,7 @@ at::Tensor split(const at::Tensor& t, const Pieces& x, DType dtype) {
   const bool vec = p.x_inner == 1 && x.inner % 4 == 0 && (p.x_outer % 4 == 0 || x.outer == 1) &&
                    (p.x_batch % 4 == 0 || x.batches == 1) && p.x % 16 == 0;
   launch(current(t), kernel::gemm_bf16x3_operand(), {.dtype = dtype, .pieces = x.order, .vec = vec ? 4 : 1}, p, args,
-         linear_grid(ceil_div(uint64_t{x.batches} * x.all_outer * (x.padded / 4), 256)));
+         linear_grid(ceil_div(uint64_t{x.batches} * x.all_outer * (x.padded / 4), GemmBf16x3OperandParams::kLocal)));
   return out;
 }
 

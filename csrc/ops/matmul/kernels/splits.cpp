@@ -24,7 +24,7 @@ void SplitSums::add() const {
   launch(
       call_.stream(), kernel::gemm_splits(),
       {.dtype = g.result, .has_c = g.has_c, .activation = static_cast<int>(g.activation), .residual = g.has_residual},
-      p, args, linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), 256)));
+      p, args, linear_grid(ceil_div(uint64_t{g.batches} * g.m * ceil_div(g.n, 4), GemmSplitsParams::kLocal)));
 }
 
 void add_split_sums(const at::Tensor& sums, const at::Tensor& bias, const at::Tensor& out) {
@@ -41,7 +41,7 @@ void add_split_sums(const at::Tensor& sums, const at::Tensor& bias, const at::Te
   p.out_n = p.c_n = 1;
   p.alpha = p.beta = 1;
   launch(current(out), kernel::gemm_splits(), {.dtype = dtype_of(out, "convolution"), .has_c = bias.defined()}, p, args,
-         linear_grid(ceil_div(uint64_t{p.m} * ceil_div(p.n, 4), 256)));
+         linear_grid(ceil_div(uint64_t{p.m} * ceil_div(p.n, 4), GemmSplitsParams::kLocal)));
 }
 
 }  // namespace aule::ops
