@@ -103,7 +103,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }  // namespace aule::aten
 
 // torch.ops.aule.block_sparse_attn; its gradient and fake kernels are in torch_aule/ops/block_sparse.py.
-namespace aule {
+namespace aule::aten {
 
 #define AULE_BLOCKS "Tensor block_mask, int block_q, int block_k, bool is_causal=False, float? scale=None"
 
@@ -118,10 +118,10 @@ TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
   m.impl("block_sparse_attn_bwd", GUARDED(ops::block_sparse_attn_bwd));
 }
 
-}  // namespace aule
+}  // namespace aule::aten
 
 // torch.ops.aule.rotary_embedding; its gradient and fake kernel are in torch_aule/ops/rotary.py.
-namespace aule {
+namespace aule::aten {
 
 #define AULE_ROTARY "Tensor cos, Tensor sin, Tensor? positions=None, bool interleaved=False, bool inverse=False"
 
@@ -134,4 +134,4 @@ TORCH_LIBRARY_IMPL(aule, PrivateUse1, m) {
   m.impl("rotary_embedding_", GUARDED(ops::rotary_embedding_));
 }
 
-}  // namespace aule
+}  // namespace aule::aten

@@ -4,7 +4,7 @@
 
 #include "aten/register.h"
 
-namespace aule {
+namespace aule::aten {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("convolution_overrideable", ops::convolution_overrideable));
   m.impl(ROW("convolution_backward_overrideable", ops::convolution_backward_overrideable));
@@ -13,4 +13,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("col2im", ops::col2im));
   m.impl(ROW("col2im.out", ops::col2im_out));
 }
-}  // namespace aule
+}  // namespace aule::aten

@@ -3,7 +3,7 @@
 #include "aten/register.h"
 #include "ops/embedding/bag.h"
 
-namespace aule {
+namespace aule::aten {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("embedding", ops::embedding));
   m.impl(ROW("embedding_dense_backward", ops::embedding_dense_backward));
@@ -14,4 +14,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_embedding_bag_dense_backward", ops::embedding_bag_dense_backward));
   m.impl(ROW("_embedding_bag_per_sample_weights_backward", ops::embedding_bag_per_sample_weights_backward));
 }
-}  // namespace aule
+}  // namespace aule::aten

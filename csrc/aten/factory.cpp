@@ -4,7 +4,7 @@
 #include "ops/factory/storage.h"
 #include "ops/tensor/record_stream.h"
 
-namespace aule {
+namespace aule::aten {
 
 // Creation, views, storage, copies.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -52,4 +52,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("triu_indices", ops::triu_indices));
 }
 
-}  // namespace aule
+}  // namespace aule::aten

@@ -6,7 +6,7 @@
 #include <ATen/ops/_nested_tensor_strides_native.h>
 #include <torch/library.h>
 
-namespace aule {
+namespace aule::aten {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::cpu_fallback>()); }
 
 // The parts of attention over jagged tensors, and operators that no kernel of ours serves.
@@ -33,4 +33,4 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&ops::refuse_nested>());
 }
-}  // namespace aule
+}  // namespace aule::aten

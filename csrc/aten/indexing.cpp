@@ -1,7 +1,7 @@
 #include "ops/indexing/indexing.h"
 #include "aten/register.h"
 
-namespace aule {
+namespace aule::aten {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("gather.out", ops::gather_out));
   m.impl(ROW("index_select", ops::index_select));
@@ -33,4 +33,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("_assert_async.msg", ops::assert_async_msg));
   m.impl(ROW("_functional_assert_async.msg", ops::functional_assert_async_msg));
 }
-}  // namespace aule
+}  // namespace aule::aten

@@ -6,7 +6,7 @@
 #include "ops/decoding/accept_tokens.h"
 #include "ops/kvcache/cache_write.h"
 
-namespace aule {
+namespace aule::aten {
 
 TORCH_LIBRARY_FRAGMENT(aule, m) {
   m.def(
@@ -38,4 +38,4 @@ TORCH_LIBRARY_IMPL(aule, Autograd, m) {
   m.impl("kv_cache_append", torch::autograd::autogradNotImplementedFallback());
 }
 
-}  // namespace aule
+}  // namespace aule::aten

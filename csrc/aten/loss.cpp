@@ -10,7 +10,7 @@
 #include "ops/loss/ctc.h"
 #include "ops/loss/margin.h"
 
-namespace aule {
+namespace aule::aten {
 namespace {
 
 // PyTorch makes it of log_softmax and nll_loss. Above autograd there is a choice: the op with its own gradient
@@ -65,4 +65,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("multilabel_margin_loss_backward", ops::multilabel_margin_loss_backward));
   m.impl(ROW("multilabel_margin_loss_backward.grad_input", ops::multilabel_margin_loss_backward_out));
 }
-}  // namespace aule
+}  // namespace aule::aten

@@ -4,7 +4,7 @@
 #include "aten/register.h"
 #include "ops/pool/fractional.h"
 
-namespace aule {
+namespace aule::aten {
 using ops::FractionalPool;
 using ops::Pool;
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -38,4 +38,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("max_unpool3d", ops::max_unpool3d));
   m.impl(ROW("max_unpool3d.out", ops::max_unpool3d_out));
 }
-}  // namespace aule
+}  // namespace aule::aten

@@ -4,7 +4,7 @@
 #include "ops/random/dropout.h"
 #include "ops/random/random.h"
 
-namespace aule {
+namespace aule::aten {
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("uniform_", ops::uniform_));
@@ -65,4 +65,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("native_dropout_backward", ops::native_dropout_backward));
 }
 
-}  // namespace aule
+}  // namespace aule::aten

@@ -8,7 +8,7 @@
 #include "ops/resample/antialias.h"
 #include "ops/resample/grid_sample.h"
 
-namespace aule {
+namespace aule::aten {
 namespace {
 
 using at::IntArrayRef;
@@ -173,4 +173,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("replication_pad3d_backward", Replicate<3>::backward));
   m.impl(ROW("replication_pad3d_backward.grad_input", Replicate<3>::grad_input));
 }
-}  // namespace aule
+}  // namespace aule::aten

@@ -3,7 +3,7 @@
 #include "aten/register.h"
 #include "ops/copy/many.h"
 
-namespace aule {
+namespace aule::aten {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("cat.out", ops::cat_out));
   m.impl(ROW("_chunk_cat", ops::chunk_cat));
@@ -19,4 +19,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl(ROW("unfold_backward", ops::unfold_backward));
   m.impl(ROW("bincount", ops::bincount));
 }
-}  // namespace aule
+}  // namespace aule::aten

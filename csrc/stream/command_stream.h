@@ -76,7 +76,7 @@ class CommandStream {
   void wait(uint64_t value);
   void wait_quietly(uint64_t value);  // leaves device errors to the next wait
   void synchronize();
-  // A call that submits beyond the limit (64) waits before it returns, until no more are left than that.
+  // A call that submits beyond the limit (kMaxInFlight until this sets another) waits until no more are left than that.
   void limit_in_flight(uint64_t batches);
   StreamLoad load();
   bool idle();  // everything recorded so far has completed

@@ -26,6 +26,8 @@ A line is one of these; `N` are numbers:
     jacobi f32 1000x64                    blocks of columns that are rotated
     lu f32 1000x64                        columns that are factorized at once, of a matrix
     cholesky f32 100                      the same of a square one
+    ldl 100                               LDL of a matrix of 100 rows
+    eig f32 100                           eigenvalues of a general matrix of 100 rows
     triangle f32 40 columns 3 of 7        a triangular solve of 40 rows, for 3 columns of each of 7 matrices
     direct input 1x1x9 by 1x1x3 summed 4  convolution of thin groups, sums over so many channels or images;
                                           `forward`, `weight`
@@ -57,7 +59,7 @@ import plan_table
 import torch_aule
 
 TABLE = pathlib.Path(__file__).with_suffix(".txt")
-HEAD = "Sort, copy, index, loss or pool, and its plan on each made-up device; how to read it: family_plans.py."
+HEAD = "Problem of one of many families, and its plan on each made-up device; how to read it: family_plans.py."
 GPU = plan_problems.DEVICES["lavapipe_as_gpu"]
 DEVICES = plan_table.COMMON_DEVICES | {
     # Without atomic additions of float32 and arithmetic in subgroups; and the least that Vulkan allows.
@@ -162,6 +164,10 @@ def plan(device: str, line: str) -> str:
         return c.norm_list_plan(profile)
     if kind == "lu":
         return c.lu_panel_plan(profile, rest[0], *(int(n) for n in rest[1].split("x")))
+    if kind == "ldl":
+        return c.ldl_plan(profile, int(rest[0]))
+    if kind == "eig":
+        return c.eig_plan(profile, rest[0], int(rest[1]))
     if kind == "cholesky":
         return c.cholesky_plan(profile, rest[0], int(rest[1]))
     if kind == "triangle":

@@ -86,6 +86,15 @@ def test_every_family_of_attention_is_on_its_page():
     assert len(names) > 5 and names == set(rows)
 
 
+def test_every_form_of_generated_kernels_is_on_its_page():
+    """In the order in which the forms are tried."""
+    source = (ROOT / "torch_aule/compile/codegen/source.py").read_text()
+    forms = re.search(r"^FORMS: .* = \(([^)]*)\)", source, re.MULTILINE)[1].split(", ")
+    page = (ROOT / "docs/use/torch_compile.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", page[page.index("| form | when |") :].split("\n\n")[0], re.MULTILINE)
+    assert len(forms) > 5 and rows == forms
+
+
 def test_ladders_and_kernels_name_each_other():
     """A kernel's head points to its ladder, and the ladder's page says first which kernel it is about."""
     pages = {page.stem: page.read_text() for page in PAGES if page.parent.name == "ladders"}

@@ -271,9 +271,8 @@ aule_attention = flash_attention
 def active_attention_variants(head_dim: int = 64, v_dim: int | None = None, device=None) -> dict[str, str]:
     """The kernel family that serves each pass of float16 attention over 1024 tokens.
 
-    ``coopmat``: cooperative matrices whose layout is known; ``coopmat_opaque``: of unknown layout; ``simt``: shared
-    memory and plain arithmetic (float32 on GPUs, and devices without matrices); ``simd``: software devices. Few queries
-    over many keys take the families whose names begin with ``splitkv``: docs/use/attention.md.
+    docs/use/attention.md says what each family serves. Few queries over many keys take those whose names begin with
+    ``splitkv``.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@
 #include "ops/conv/geometry.h"
 #include "ops/conv/grouped_plan.h"
 #include "ops/conv/halves_plan.h"
-#include "ops/conv/plan.h"
+#include "ops/conv/implicit_gemm_plan.h"
 #include "ops/matmul/route.h"
 
 namespace aule::ops {

@@ -27,29 +27,12 @@
 namespace aule::ops {
 namespace {
 
-constexpr uint64_t kMostSweeps = 30;             // for each eigenvalue, as LAPACK's
-constexpr uint64_t kSweepsOfLaunch = 4;          // for each row, on devices without a limit of loops
-constexpr uint64_t kEigTileBytes = 62 * 62 * 8;  // 30.0 KiB
-
-// Turns of an invocation's loops: for a reflection, for a sweep, for a row of the triangular matrix's vectors.
-uint64_t walk_of_reflection(uint64_t n, uint64_t local) { return ceil_div(n, local) * (6 * n + 5) + local; }
-uint64_t walk_of_sweep(uint64_t n, uint64_t local) { return n * (3 * (ceil_div(n, local) + 1) + 1) + n; }
-uint64_t walk_of_row(uint64_t n) { return 2 * n + 1; }
-
-// The fewest invocations, of those that suit the device, whose loops a driver lets end.
-uint32_t workgroup_of_eig(const Caps& caps, uint64_t n) {
-  constexpr uint32_t kMost = 256;
-  uint32_t local = std::min(workgroup_for(caps, static_cast<int64_t>(n)), kMost);
-  const auto longest = [n](uint64_t l) { return std::max(walk_of_reflection(n, l), walk_of_sweep(n, l)); };
-  while (local < kMost && !may_walk(caps, longest(local))) local *= 2;
-  return local;
+constexpr uint64_t kMostSweeps = 30;  // for each eigenvalue, as LAPACK's
+EigPlan eig_plan_of(const at::Tensor& a) {
+  return eig_plan(profile_of(a), number_dtype("linalg_eig", a), static_cast<uint64_t>(a.size(-1)));
 }
 
-void check_size(const char* op, const at::Tensor& a) {
-  const uint64_t n = static_cast<uint64_t>(a.size(-1));
-  const uint64_t local = workgroup_of_eig(caps_of(a), n);
-  check_walk(op, caps_of(a), std::max(walk_of_reflection(n, local), walk_of_sweep(n, local)));
-}
+void check_size(const char* op, const at::Tensor& a) { check_walk(op, caps_of(a), eig_plan_of(a).walk); }
 
 struct Schur {
   at::Tensor t, z;  // column-major; z undefined: t has the eigenvalues alone
@@ -57,18 +40,17 @@ struct Schur {
 
 void reduce_to_hessenberg(const Schur& s) {
   const uint64_t n = static_cast<uint64_t>(s.t.size(1));
-  const uint32_t local = workgroup_of_eig(caps_of(s.t), n);
-  const uint64_t steps = std::min(n, std::max<uint64_t>(1, longest_walk(caps_of(s.t)) / walk_of_reflection(n, local)));
-  for (uint64_t first = 0; first + 2 < n; first += steps) {
+  const EigPlan plan = eig_plan_of(s.t);
+  for (uint64_t first = 0; first + 2 < n; first += plan.reflections) {
     TensorArgs args;
     EigHessenbergParams p{};
     p.h = args.read_write(s.t);
     p.z = s.z.defined() ? args.read_write(s.z) : p.h;
     p.n = static_cast<uint32_t>(n);
     p.first = static_cast<uint32_t>(first);
-    p.steps = static_cast<uint32_t>(std::min(steps, n - 2 - first));
+    p.steps = static_cast<uint32_t>(std::min(plan.reflections, n - 2 - first));
     launch(current(s.t), kernel::eig_hessenberg(number_dtype("linalg_eig", s.t)),
-           {.local = static_cast<int>(local), .has_vectors = s.z.defined()}, p, args,
+           {.local = static_cast<int>(plan.local), .has_vectors = s.z.defined()}, p, args,
            linear_grid(static_cast<uint64_t>(s.t.size(0))));
   }
 }
@@ -76,31 +58,25 @@ void reduce_to_hessenberg(const Schur& s) {
 // Returns whether each matrix was left with a block that is not triangular.
 at::Tensor iterate(const Schur& s) {
   const uint64_t n = static_cast<uint64_t>(s.t.size(1)), batch = static_cast<uint64_t>(s.t.size(0));
-  const Caps& caps = caps_of(s.t);
   const DType dtype = number_dtype("linalg_eig", s.t);
-  const uint32_t local = workgroup_of_eig(caps, n);
-  const bool is_staged = !caps.is_software() && n * n * dtype_size(dtype) <= kEigTileBytes;
-  EigSweepSpec spec{.local = static_cast<int>(local), .has_vectors = s.z.defined()};
-  const uint64_t moves = 2 * ceil_div(n * n, local);
-  if (is_staged) {
-    spec.in_shared = true;
-    spec.elems = static_cast<int>(kEigTileBytes / dtype_size(dtype));
-  }
-  const uint64_t left = longest_walk(caps) - (is_staged ? moves : 0);
-  const uint64_t sweeps = std::max<uint64_t>(1, std::min(kSweepsOfLaunch * n, left / walk_of_sweep(n, local)));
+  const EigPlan plan = eig_plan_of(s.t);
+  const EigSweepSpec spec{.local = static_cast<int>(plan.local),
+                          .has_vectors = s.z.defined(),
+                          .in_shared = plan.in_shared,
+                          .elems = static_cast<int>(plan.elems)};
   const at::Tensor state = at::zeros({s.t.size(0), 2}, s.t.options().dtype(at::kInt));
   state.select(1, 0).fill_(static_cast<int64_t>(n) - 1);
   // The device is asked after as many as most matrices take, then more often.
   uint64_t until_asked = 3 * n;
   for (uint64_t done = 0; done < kMostSweeps * n;) {
-    for (uint64_t made = 0; made < until_asked; made += sweeps, done += sweeps) {
+    for (uint64_t made = 0; made < until_asked; made += plan.sweeps, done += plan.sweeps) {
       TensorArgs args;
       EigSweepParams p{};
       p.h = args.read_write(s.t);
       p.z = s.z.defined() ? args.read_write(s.z) : p.h;
       p.state = args.read_write(state);
       p.n = static_cast<uint32_t>(n);
-      p.sweeps = static_cast<uint32_t>(sweeps);
+      p.sweeps = static_cast<uint32_t>(plan.sweeps);
       launch(current(s.t), kernel::eig_sweep(dtype), spec, p, args, linear_grid(batch));
     }
     until_asked = std::max<uint64_t>(1, n / 2);
@@ -112,7 +88,7 @@ at::Tensor iterate(const Schur& s) {
 at::Tensor triangular_vectors(const at::Tensor& t) {
   const uint64_t n = static_cast<uint64_t>(t.size(1)), batch = static_cast<uint64_t>(t.size(0));
   const at::Tensor x = at::empty(t.sizes(), t.options());
-  const uint64_t rows = std::min(n, std::max<uint64_t>(1, longest_walk(caps_of(t)) / walk_of_row(n)));
+  const uint64_t rows = eig_plan_of(t).rows;
   for (uint64_t end = n; end > 0; end -= std::min(rows, end)) {
     TensorArgs args;
     EigVectorsParams p{};

@@ -12,21 +12,7 @@
 namespace aule::ops {
 namespace {
 
-// Turns of an invocation's loops in ldl_factor.comp.
-uint64_t walk_to_factor(uint64_t n, uint64_t local) {
-  const uint64_t rows = ceil_div(n, local);
-  return n * (rows * (n / 2 + 6) + 2 * local);
-}
-uint64_t walk_to_solve(uint64_t n) { return n * (n + 2); }
-
-// The fewest invocations whose loops a driver lets end; where there are none, the most.
-uint32_t factor_workgroup(const Caps& caps, int64_t n) {
-  constexpr uint32_t kMost = 256;
-  uint32_t local = workgroup_for(caps, n);
-  if (!caps.is_software()) return std::min(local, kMost);
-  while (local < kMost && !may_walk(caps, walk_to_factor(static_cast<uint64_t>(n), local))) local *= 2;
-  return local;
-}
+LdlPlan ldl_plan_of(const at::Tensor& a) { return ldl_plan(profile_of(a), static_cast<uint64_t>(a.size(-1))); }
 
 }  // namespace
 
@@ -46,8 +32,8 @@ void ldl_factor(const at::Tensor& ld, const at::Tensor& pivots, const at::Tensor
   p.pivots_batch = rows.stride(0);
   p.n = static_cast<uint32_t>(n);
   launch(current(ld), kernel::ldl_factor(number_dtype("linalg_ldl_factor", ld)),
-         {.is_hermitian = hermitian && ld.is_complex(), .local = static_cast<int>(factor_workgroup(caps_of(ld), n))}, p,
-         args, linear_grid(p.batches));
+         {.is_hermitian = hermitian && ld.is_complex(), .local = static_cast<int>(ldl_plan_of(ld).local)}, p, args,
+         linear_grid(p.batches));
 }
 
 void ldl_solve(const at::Tensor& ld, const at::Tensor& pivots, const at::Tensor& b, bool upper, bool hermitian) {
@@ -82,10 +68,7 @@ std::tuple<at::Tensor&, at::Tensor&, at::Tensor&> linalg_ldl_factor_ex_out(const
                                                                            at::Tensor& pivots, at::Tensor& info) {
   constexpr const char* kOp = "linalg_ldl_factor_ex";
   number_dtype(kOp, self);
-  if (self.dim() >= 2) {
-    const int64_t n = self.size(-1);
-    check_walk(kOp, caps_of(self), walk_to_factor(static_cast<uint64_t>(n), factor_workgroup(caps_of(self), n)));
-  }
+  if (self.dim() >= 2) check_walk(kOp, caps_of(self), ldl_plan_of(self).factor_walk);
   Structured<at::native::structured_linalg_ldl_factor_ex_out, 3> op({&ld, &pivots, &info});
   op.run(self, hermitian, check_errors);
   return {ld, pivots, info};
@@ -94,7 +77,7 @@ at::Tensor& linalg_ldl_solve_out(const at::Tensor& ld, const at::Tensor& pivots,
                                  at::Tensor& out) {
   constexpr const char* kOp = "linalg_ldl_solve";
   number_dtype(kOp, ld);
-  if (ld.dim() >= 2) check_walk(kOp, caps_of(ld), walk_to_solve(static_cast<uint64_t>(ld.size(-1))));
+  if (ld.dim() >= 2) check_walk(kOp, caps_of(ld), ldl_plan_of(ld).solve_walk);
   Structured<at::native::structured_linalg_ldl_solve_out, 1> op({&out});
   op.run(ld, pivots, b, hermitian);
   return out;

@@ -102,6 +102,61 @@ std::string text_of(const TrianglePlan& plan) {
 
 namespace {
 
+constexpr uint64_t kSweepsOfLaunch = 4;          // for each row, on devices without a limit of loops
+constexpr uint64_t kEigTileBytes = 62 * 62 * 8;  // 30.0 KiB
+
+// Turns of an invocation's loops: for a reflection, for a sweep, for a row of the triangular matrix's vectors.
+uint64_t walk_of_reflection(uint64_t n, uint64_t local) { return ceil_div(n, local) * (6 * n + 5) + local; }
+uint64_t walk_of_sweep(uint64_t n, uint64_t local) { return n * (3 * (ceil_div(n, local) + 1) + 1) + n; }
+uint64_t walk_of_row(uint64_t n) { return 2 * n + 1; }
+
+}  // namespace
+
+EigPlan eig_plan(const DeviceProfile& profile, DType dtype, uint64_t n) {
+  constexpr uint32_t kMost = 256;
+  EigPlan plan;
+  // The fewest invocations, of those that suit the device, whose loops a driver lets end.
+  plan.local = std::min(workgroup_for(profile, static_cast<int64_t>(n)), kMost);
+  const auto longest = [n](uint64_t l) { return std::max(walk_of_reflection(n, l), walk_of_sweep(n, l)); };
+  while (plan.local < kMost && !may_walk(profile, longest(plan.local))) plan.local *= 2;
+  plan.walk = longest(plan.local);
+  plan.in_shared = !profile.is_software() && n * n * dtype_size(dtype) <= kEigTileBytes;
+  if (plan.in_shared) plan.elems = static_cast<uint32_t>(kEigTileBytes / dtype_size(dtype));
+  const uint64_t most = longest_walk(profile), moves = plan.in_shared ? 2 * ceil_div(n * n, plan.local) : 0;
+  const auto turns = [](uint64_t wanted, uint64_t possible) {
+    return std::max<uint64_t>(1, std::min(wanted, possible));
+  };
+  plan.reflections = std::min(n, std::max<uint64_t>(1, most / walk_of_reflection(n, plan.local)));
+  plan.sweeps = turns(kSweepsOfLaunch * n, (most - moves) / walk_of_sweep(n, plan.local));
+  plan.rows = std::min(n, std::max<uint64_t>(1, most / walk_of_row(n)));
+  return plan;
+}
+
+std::string text_of(const EigPlan& plan) {
+  return "local " + std::to_string(plan.local) +
+         (plan.in_shared ? " shared " + std::to_string(plan.elems) : " memory") + " of a launch: reflections " +
+         std::to_string(plan.reflections) + " sweeps " + std::to_string(plan.sweeps) + " rows " +
+         std::to_string(plan.rows);
+}
+
+LdlPlan ldl_plan(const DeviceProfile& profile, uint64_t n) {
+  constexpr uint32_t kMost = 256;
+  const auto walk = [n](uint64_t local) { return n * (ceil_div(n, local) * (n / 2 + 6) + 2 * local); };
+  LdlPlan plan{.local = workgroup_for(profile, static_cast<int64_t>(n))};
+  // The fewest invocations whose loops a driver lets end; where there are none, the most.
+  if (!profile.is_software())
+    plan.local = std::min(plan.local, kMost);
+  else
+    while (plan.local < kMost && !may_walk(profile, walk(plan.local))) plan.local *= 2;
+  plan.factor_walk = walk(plan.local);
+  plan.solve_walk = n * (n + 2);
+  return plan;
+}
+
+std::string text_of(const LdlPlan& plan) { return "local " + std::to_string(plan.local); }
+
+namespace {
+
 constexpr uint32_t kPanel = 32, kMostSteps = 96;  // STEPS of qr_panel.comp
 // A few sizes of shared memory, so that pipelines are few.
 constexpr std::array<uint32_t, 4> kTileBytes = {2048, 8192, 17408, 26624};

@@ -1,4 +1,5 @@
-// Launches that factorize matrices and solve triangles: pure functions of sizes and of what is known of the device.
+// Launches that factorize matrices, solve triangles and find eigenvalues: pure functions of sizes and of what is known
+// of the device.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -60,6 +61,27 @@ struct TrianglePlan {
 };
 TrianglePlan triangle_plan(const DeviceProfile& profile, DType dtype, int64_t n, int64_t columns, int64_t batches);
 std::string text_of(const TrianglePlan& plan);
+
+// Launches of eig_hessenberg.comp, eig_sweep.comp and eig_vectors.comp, of a matrix of n rows.
+struct EigPlan {
+  uint32_t local = 0;
+  bool in_shared = false;    // of sweeps
+  uint32_t elems = 1;        // of shared memory
+  uint64_t reflections = 1;  // of a launch
+  uint64_t sweeps = 1;       // of a launch
+  uint64_t rows = 1;         // of the triangular matrix's vectors, of a launch
+  uint64_t walk = 0;         // the longest loops of an invocation, which a device may end
+};
+EigPlan eig_plan(const DeviceProfile& profile, DType dtype, uint64_t n);
+std::string text_of(const EigPlan& plan);
+
+// Launches of ldl_factor.comp and ldl_solve.comp, of a matrix of n rows.
+struct LdlPlan {
+  uint32_t local = 0;                        // of ldl_factor.comp
+  uint64_t factor_walk = 0, solve_walk = 0;  // loops of an invocation
+};
+LdlPlan ldl_plan(const DeviceProfile& profile, uint64_t n);
+std::string text_of(const LdlPlan& plan);
 
 // One launch of qr_panel.comp.
 struct QrPanelPlan {

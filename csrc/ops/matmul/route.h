@@ -42,10 +42,10 @@ struct TilePlan {
 // Facts of a kind of plan are static members that only those have of which they are true:
 //
 //   kIsComposed         makes tensors of its operands; the other kernels read addresses alone
-//   kHasNoEpilogue      leaves activation and residual to kernels of their own. Kernels for software devices: unrolled
+//   kHasNoEpilogue      leaves activation and residual to kernels of their own: 64-bit arithmetic, int8, and kernels
 //   for
-//                       each element, an activation takes longer to compile than to run. 64-bit arithmetic and int8,
-//                       too. Products that are made of others hand the epilogue to those.
+//                       software devices, where an activation takes longer to compile than to run. A product that is
+//                       made of others hands the epilogue to those.
 //   kReadsBeforeWrites  reads an element of c in the invocation that then writes it to out, so that c may be out itself
 
 // 64-bit arithmetic: float64 and integers (gemm_scalar.comp).

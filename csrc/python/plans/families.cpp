@@ -182,6 +182,10 @@ void bind_families(py::module_& m) {
   m.def("lu_panel_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t rows, int64_t columns) {
     return ops::text_of(ops::lu_panel_plan(profile, dtype_named(dtype), rows, columns));
   });
+  m.def("eig_plan", [](const DeviceProfile& profile, const std::string& dtype, uint64_t n) {
+    return ops::text_of(ops::eig_plan(profile, dtype_named(dtype), n));
+  });
+  m.def("ldl_plan", [](const DeviceProfile& profile, uint64_t n) { return ops::text_of(ops::ldl_plan(profile, n)); });
   m.def("cholesky_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t n) {
     return ops::text_of(ops::cholesky_plan(profile, dtype_named(dtype), n));
   });

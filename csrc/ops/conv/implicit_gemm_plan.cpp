@@ -1,4 +1,4 @@
-#include "ops/conv/plan.h"
+#include "ops/conv/implicit_gemm_plan.h"
 
 #include <algorithm>
 #include <array>
