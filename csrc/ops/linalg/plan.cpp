@@ -115,6 +115,7 @@ uint64_t walk_of_row(uint64_t n) { return 2 * n + 1; }
 EigPlan eig_plan(const DeviceProfile& profile, DType dtype, uint64_t n) {
   constexpr uint32_t kMost = 256;
   EigPlan plan;
+  if (n == 0) return plan;
   // The fewest invocations, of those that suit the device, whose loops a driver lets end.
   plan.local = std::min(workgroup_for(profile, static_cast<int64_t>(n)), kMost);
   const auto longest = [n](uint64_t l) { return std::max(walk_of_reflection(n, l), walk_of_sweep(n, l)); };
