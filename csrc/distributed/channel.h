@@ -32,7 +32,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool close(std::chrono::milliseconds longest);
   void failed(std::exception_ptr error);  // a collective's: gloo's connections are of no use any more
   std::exception_ptr failure() const;
-  // Of the channel's own: copies back wait for no later copies to the host, which wait for the program.
+  // Streams of the channel's own: copies back wait for no later copies to the host, which wait for the program.
   enum class Direction { to_host, from_host };
   c10::Stream stream(c10::DeviceIndex device, Direction direction);
   std::string who() const;

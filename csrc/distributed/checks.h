@@ -18,7 +18,7 @@ void check_one_list(const char* name, const std::vector<std::vector<at::Tensor>>
 void check_elements(const char* name, const at::Tensor& of, int64_t expected, at::ScalarType dtype);
 void check_one_dtype(const char* name, const std::vector<at::Tensor>& tensors);
 
-// Of what a collective of the CPU's tensors was given: none of them may be the device's. Options are no tensors.
+// Raises if an argument of a collective over the CPU's tensors is the device's. Options are no tensors.
 void check_on_host(const at::Tensor& tensor);
 template <class T>
 void check_on_host(const T&) {}

@@ -228,7 +228,8 @@ void SharedExchange::passes(const Exchange& e) {
 }
 
 void SharedExchange::pass(const Pass& pass) {
-  // Of a block in one round: a quarter of it, so that copies to the host and from there overlap, but not in small bits.
+  // The bytes of a round: a quarter of a block, so that copies to the host and from there overlap, but not in small
+  // bits.
   const int64_t most = pass.divided ? segment_->slot_bytes() / ranks_ / kAlign * kAlign : segment_->slot_bytes();
   const int64_t quarter = round_up(pass.longest / 4 + 1, kAlign);
   const int64_t pitch = std::min(most, std::max(quarter, kSmallRound));

@@ -41,7 +41,7 @@ class SharedExchange {
   explicit SharedExchange(std::shared_ptr<SharedSegment> segment);
   ~SharedExchange();
 
-  // Of one thread. Returns when all is recorded: `received` is there behind what the stream then has.
+  // Called by one thread. Returns when all is recorded: `received` is there behind what the stream then has.
   void run(const Exchange& exchange, c10::Stream stream);
   SharedSegment& segment() { return *segment_; }
 
@@ -68,7 +68,7 @@ class SharedExchange {
   uint32_t round_ = 0;  // the next
   std::deque<Reading> reading_;
   std::vector<std::optional<c10::Event>> written_;  // of each slot
-  // Of the collective under way.
+  // State of the collective under way.
   std::optional<c10::Stream> stream_;
   SharedSegment::Deadline deadline_;
   Header header_;

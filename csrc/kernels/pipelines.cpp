@@ -51,7 +51,7 @@ struct Entry {
   PipelinePtr pipeline;
 };
 
-// Of built-in kernels, which stay.
+// The table of built-in kernels, whose pipelines stay.
 // Open addressing. Readers take the published table and never lock; writers copy it when it fills up and leak the old
 // one (a reader may still be in it; all old ones together are smaller than the new one).
 struct Table {
@@ -67,7 +67,7 @@ struct DeviceTable {
   std::atomic<const Table*> table{new Table(256)};
   size_t used = 0;
   std::unordered_multimap<uint64_t, const Entry*> by_content;  // hash of SPIR-V and constants
-  // Of kernels compiled at run time, under the mutex: most launches find theirs in a FixedKernel.
+  // Pipelines of kernels compiled at run time, under the mutex: most launches find theirs in a FixedKernel.
   std::unordered_map<uint32_t, std::vector<std::unique_ptr<const Entry>>> added;
 };
 

@@ -16,7 +16,7 @@ namespace {
 
 using ops::GeneratedKernel;
 
-// Of `body`, with its exceptions as Python's.
+// The result of `body`, with its exceptions as Python's.
 template <class Body>
 PyObject* guarded(const Body& body) {
   HANDLE_TH_ERRORS

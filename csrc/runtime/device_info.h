@@ -13,8 +13,8 @@
 
 namespace aule::runtime {
 
-// Of a visible device, or of the current one for -1; creates none. Before a device is created, its profile lacks what
-// only the device answers, and measured shapes.
+// The profile of a visible device, or of the current one for -1; creates no device. Before a device is created, its
+// profile lacks what only the device answers, and measured shapes.
 const DeviceProfile& device_profile(c10::DeviceIndex device);
 // The file of what was measured on this device and driver to plan with (torch_aule.tune); empty: no cache folder.
 std::string tuning_file(c10::DeviceIndex device);

@@ -45,7 +45,7 @@ class CommandStream {
   static CommandStream& get(int device, int64_t id);
   static CommandStream* existing(int device, int64_t id) noexcept;  // null if nothing was recorded on it yet
   static int64_t next_pool_id(int device, int priority);
-  // Of the stream that captures of a device share: the pools never give it to anyone.
+  // The id of the stream that captures of a device share: the pools never give it to anyone.
   static int64_t capture_id() noexcept;
   static int64_t private_id() noexcept;  // handed to no program, so never under capture; nor are the next two
   static int64_t transfer_id(bool to_host) noexcept;

@@ -93,7 +93,8 @@ void end_batch(DeviceImpl& d, Batch& b);
 void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch
 void destroy_batch(DeviceImpl& d, Batch* b);
 bool read_timing(DeviceImpl& d, const Batch& b, uint64_t ticks[2]);  // of a batch that is done; false if there is none
-// Of a batch that was just begun; then after each of its commands, if it has a trace; before its end; once it has run.
+// Called for a batch that was just begun; after each of its commands, if it has a trace; before its end; once it has
+// run.
 void begin_trace(DeviceImpl& d, Batch& b);
 void trace_command(DeviceImpl& d, Batch& b, TraceEntry entry);
 void end_trace(DeviceImpl& d, Batch& b);

@@ -30,7 +30,8 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
   bool loop_guard = false;  // it may write the loop guard's record
   uint32_t params_bytes = 0;
   uint32_t id = 0;  // dense, per process: the cost model's index
-  // Of a kernel compiled at run time: recorded work holds it, and it is destroyed with its last holder. Others stay.
+  // True for a kernel compiled at run time: recorded work holds it, and it is destroyed with its last holder. Others
+  // stay.
   bool temporary = false;
   PipelineStore* store = nullptr;
 };

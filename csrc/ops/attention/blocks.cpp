@@ -65,7 +65,7 @@ int block_rows(const AttentionPlan& plan) {
       plan);
 }
 
-// Of `all` rows as many as may be walked, where `per_row` heads are walked one after the other.
+// As many of `all` rows as may be walked, where `per_row` heads are walked one after the other.
 std::optional<int64_t> rows_within(const Caps& caps, const BlocksProblem& problem, AttentionPass pass, int64_t all,
                                    int64_t per_row) {
   const auto fits = [&](int64_t rows) {

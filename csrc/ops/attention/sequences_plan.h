@@ -10,7 +10,7 @@
 namespace aule::ops {
 
 struct SequencesProblem {
-  // Of a packed result, whose rows after the last sequence are filled with zeros.
+  // A packed result, whose rows after the last sequence are filled with zeros.
   struct Tail {
     uint64_t rows = 0, heads = 0, dim = 0;
   };

@@ -4,7 +4,8 @@
 
 namespace aule::ops {
 
-// Of [images, channels, ...] with 1 to 3 spatial dimensions: dense, the channels padded to whole 16 bytes by zeros.
+// Dense images of [images, channels, ...] with 1 to 3 spatial dimensions, the channels padded to whole 16 bytes by
+// zeros.
 at::Tensor channels_last(const at::Tensor& t);
 // [images, channels, ...] with `dims` dimensions, a view.
 at::Tensor channels_first(const at::Tensor& last, int64_t dims);

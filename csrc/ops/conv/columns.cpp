@@ -125,7 +125,7 @@ void backward_input(const ConvGeometry& g, const at::Tensor& gx, const at::Tenso
   }
 }
 
-// Of complex operands, one is conjugated: x, which is the image, or the places if the convolution was transposed.
+// One of complex operands is conjugated: x, which is the image, or the places if the convolution was transposed.
 at::Tensor backward_weight(const ConvGeometry& g, const at::Tensor& x, at::IntArrayRef weight_size,
                            const at::Tensor& gy, int64_t groups, bool transposed) {
   at::Tensor gw = at::empty(weight_size, x.options());

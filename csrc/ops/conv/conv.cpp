@@ -146,7 +146,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
   const Extent kernel = extent(weight.sizes().slice(2), spatial, 1), s = extent(stride, spatial, 1),
                pad = extent(padding, spatial, 0), dil = extent(dilation, spatial, 1),
                x_size = extent(x.sizes().slice(2), spatial, 1), y_size = extent(gy.sizes().slice(2), spatial, 1);
-  // Of a transposed convolution, the one that maps gy to x.
+  // A transposed convolution is described by the one that maps gy to x.
   const at::Tensor &image = transposed ? gy : x, &places = transposed ? x : gy;
   const Convolution conv{.g = transposed ? ConvGeometry{y_size, x_size, kernel, s, pad, dil}
                                          : ConvGeometry{x_size, y_size, kernel, s, pad, dil},

@@ -22,7 +22,7 @@ struct GroupedConvProblem {
   uint64_t addresses = 0;                  // those of the two images in one: what all are aligned to
 };
 
-// Of the result, or the input's gradient: grouped_conv.comp, which explains its constants.
+// The result, or the input's gradient, by grouped_conv.comp, which explains its constants.
 struct GroupedConvPlan {
   int taps_x = 1, results = 1, channels = 1, block = 1, result_block = 1, lanes = 1;
   bool sums = false;
@@ -34,7 +34,7 @@ struct GroupedConvPlan {
 std::optional<GroupedConvPlan> grouped_conv_plan(const DeviceProfile& profile, const GroupedConvProblem& problem);
 std::string text_of(const GroupedConvPlan& plan);
 
-// Of the weight's gradient: grouped_conv_weight.comp, likewise.
+// The weight's gradient by grouped_conv_weight.comp, likewise.
 struct GroupedWeightPlan {
   int rows = 1, taps_x = 1, results = 1, channels = 1, block = 1, gradient_block = 1;
   int lanes = 1, tap_blocks = 1, positions_at_once = 1;

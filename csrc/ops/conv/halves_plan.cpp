@@ -15,7 +15,7 @@ uint64_t nested(const Extent& e) {
 }
 size_t longest(const Extent& e) { return static_cast<size_t>(std::max_element(e.begin(), e.end()) - e.begin()); }
 
-// Of the taps of a side no more than there are windows lead from an element of the image into one.
+// No more taps of a side than there are windows lead from an element of the image into one.
 uint64_t fold_walk(const ConvGeometry& g) {
   const auto hit = [&](size_t d) { return static_cast<uint64_t>(std::min(g.kernel[d], g.out_size[d])); };
   const auto all = [&](size_t d) { return static_cast<uint64_t>(g.kernel[d]); };

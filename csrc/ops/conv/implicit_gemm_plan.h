@@ -17,8 +17,8 @@ struct ImplicitGemmSizes {
 // Whether the kernel's offsets, tiles and loops allow these sizes.
 bool implicit_gemm_takes(const DeviceProfile& profile, const ImplicitGemmSizes& sizes);
 
-// Of one group: m x n results, each a sum over k. Positions: rows are places of the result, k is (tap, channel).
-// Weights: rows are out channels, k are the positions.
+// The product of one group: m x n results, each a sum over k. Positions: rows are places of the result, k is (tap,
+// channel). Weights: rows are out channels, k are the positions.
 struct ImplicitGemmProblem {
   DType dtype = DType::f32;
   bool makes_weights = false;

@@ -7,8 +7,8 @@
 
 namespace aule::ops {
 
-// Of image, weight and places, the pass's result is undefined. Tensors have 3 to 5 dimensions, the weight
-// [out channels, channels / groups, ...].
+// A pass and its operands: of image, weight and places the result is undefined. Tensors have 3 to 5 dimensions, the
+// weight [out channels, channels / groups, ...].
 struct ConvCall {
   ConvProblem problem;
   at::Tensor image, weight, places;
@@ -21,7 +21,7 @@ struct ConvCall {
   // An operand, which says dtype and device.
   const at::Tensor& operand() const { return image.defined() ? image : places; }
   at::Tensor empty_result(at::ScalarType type) const;
-  // Of the result, with these tensors as operands otherwise.
+  // Another pass with the same result, over these operands.
   ConvCall with(ConvProblem other, at::Tensor image, at::Tensor weight, at::Tensor places, at::Tensor bias) const;
 };
 

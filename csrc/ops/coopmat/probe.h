@@ -37,7 +37,8 @@ struct MatrixProbe {
 };
 inline constexpr size_t kProbeWords = sizeof(MatrixProbe) / 4;
 
-// Of the words of a MatrixProbe for m x n by n x n matrices, on a device whose subgroups have `least` to `most` lanes.
+// The layout by the words of a MatrixProbe for m x n by n x n matrices, on a device whose subgroups have `least` to
+// `most` lanes.
 MatrixLayout read_matrix_probe(std::span<const uint32_t> words, int m, int n, uint32_t least, uint32_t most);
 
 }  // namespace aule::ops

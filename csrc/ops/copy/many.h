@@ -24,7 +24,7 @@ class ManyCopies {
   void run();
 
  private:
-  // Of less than 2^31 elements and bytes to reach, in 32 bits as the kernel has them.
+  // A piece has less than 2^31 elements and bytes to reach, in 32 bits as the kernel has them.
   struct Piece {
     uint64_t dst, src;
     uint64_t dst_bytes, src_bytes;  // that strides and sizes reach

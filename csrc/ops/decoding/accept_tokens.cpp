@@ -50,7 +50,7 @@ at::Tensor checked_guesses(const char* op, const at::Tensor& drawn, const std::o
   return guessed;
 }
 
-// Of the params of both kernels.
+// Sets the rows in the params of both kernels.
 void set_rows(auto& p, TensorArgs& args, const at::Tensor& active, const at::Tensor& accepted, const at::Tensor& tokens,
               const at::Tensor& lengths) {
   p.active_ = args.read(active);

@@ -42,10 +42,10 @@ struct NormLinearParts {
   std::optional<at::Tensor> residual;  // as the result
   bool is_gated() const { return activation != "none"; }
 };
-// Of an operator's arguments; tensors are contiguous.
+// The parts from an operator's arguments; tensors are contiguous.
 NormLinearParts norm_linear_parts(const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& norm,
                                   double eps, std::string_view activation, const std::optional<at::Tensor>& residual);
-// Of a gate's activation: activation_codes.h.
+// The code of a gate's activation: activation_codes.h.
 int gate_code(const NormLinearParts& parts);
 
 // The sizes of the result; `rows`: of the weight. Throws for parts that do not fit.

@@ -42,7 +42,7 @@ at::Tensor deform_conv2d(const at::Tensor& input, const at::Tensor& weight, cons
                          const at::Tensor& mask, const at::Tensor& bias, int64_t stride_h, int64_t stride_w,
                          int64_t pad_h, int64_t pad_w, int64_t dilation_h, int64_t dilation_w, int64_t groups,
                          int64_t offset_groups, bool use_mask);
-// Of input, weight, offset, mask and bias.
+// Gradients of input, weight, offset, mask and bias.
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> deform_conv2d_backward(
     const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, const at::Tensor& offset,
     const at::Tensor& mask, const at::Tensor& bias, int64_t stride_h, int64_t stride_w, int64_t pad_h, int64_t pad_w,

@@ -47,7 +47,7 @@ struct Regions {
   }
 };
 
-// Of [images, channels, height, width].
+// The sizes [images, channels, height, width].
 inline std::array<int64_t, 4> image_sizes(const char* op, const at::Tensor& input) {
   TORCH_CHECK(input.dim() == 4, op, ": expected an input of four dimensions, got ", input.sizes());
   return {input.size(0), input.size(1), input.size(2), input.size(3)};

@@ -139,7 +139,7 @@ BagResult run_bags(const Bags& b) {
   return {output.to(b.weight.scalar_type()), bag_of, bag_size, max_index};
 }
 
-// Of the output's gradient, what an entry's row of the weight gets.
+// The part of the output's gradient that an entry's row of the weight gets.
 at::Tensor entry_gradients(const at::Tensor& grad, const at::Tensor& offset2bag, const at::Tensor& bag_size,
                            int64_t mode, const std::optional<at::Tensor>& per_sample_weights) {
   at::Tensor source = grad;

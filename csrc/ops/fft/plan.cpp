@@ -15,7 +15,7 @@ constexpr uint64_t kMostPoints = 4096;  // of one pass: its roots are a table of
 using Radices = c10::SmallVector<int, 8>;
 constexpr std::array kRadices = {16, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2};
 
-// Of `depth` radices whose product is n, none above `most`, those with the smallest largest one.
+// `depth` radices whose product is n, none above `most`, with the smallest largest one.
 std::optional<Radices> factors_of(uint64_t n, size_t depth, int most) {
   if (depth == 0) return n == 1 ? std::optional(Radices{}) : std::nullopt;
   std::optional<Radices> best;

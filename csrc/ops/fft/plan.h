@@ -52,7 +52,7 @@ struct FftPlan {
   bool convolves() const { return core != n; }
 };
 
-// Of lengths up to 2^30.
+// The plan of a length up to 2^30.
 FftPlan fft_plan(const DeviceProfile& profile, const FftProblem& problem);
 std::string text_of(const FftPlan& plan);
 

@@ -21,7 +21,7 @@ namespace {
 
 using Roots = std::vector<std::complex<double>>;
 
-// Of one device: {dtype, n, core of a chirp or 0}.
+// Tables of one device by {dtype, n, core of a chirp or 0}.
 struct Tables {
   std::recursive_mutex mutex;  // a chirp's table needs those of its transform
   std::map<std::tuple<at::ScalarType, uint64_t, uint64_t>, at::Tensor> all;

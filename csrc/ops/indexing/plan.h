@@ -28,7 +28,7 @@ struct IndexSpace {
   c10::SmallVector<Dim, 8> dims;             // outermost first
 
   bool empty() const;
-  // Of dimensions [first, last).
+  // Points of dimensions [first, last).
   uint64_t points(size_t first, size_t last) const;
 };
 

@@ -40,7 +40,7 @@ void check_pair(const char* kName, const char* name, const char* cache_name, con
   at::assert_no_overlap(cache, x);
 }
 
-// Of new keys and values, [..., heads, head size], and their caches.
+// Checks new keys and values, [..., heads, head size], and their caches.
 void check_caches(const char* kName, const at::Tensor& key, const at::Tensor& value, const at::Tensor& key_cache,
                   const at::Tensor& value_cache, const at::Tensor& key_scale = {}, const at::Tensor& value_scale = {}) {
   check_pair(kName, "key", "key_cache", key, key_cache, key_scale);

@@ -15,9 +15,9 @@ struct JacobiStart {
   at::Tensor h;      // the matrix divided by its scale, for eigenvalues alone
   at::Tensor scale;  // [batch]: a power of two
 };
-// Of the upper triangles in the first rows of `r`: w = r^H / scale.
+// The start for the upper triangles in the first rows of `r`: w = r^H / scale.
 JacobiStart start_from_triangle(const at::Tensor& r);
-// Of Hermitian matrices, of which one triangle is read: w = h + shift, positive definite.
+// The start for Hermitian matrices, of which one triangle is read: w = h + shift, positive definite.
 JacobiStart start_from_hermitian(const at::Tensor& a, bool upper);
 
 // Rotates the columns of w until they are orthogonal, without waiting to see whether they are.

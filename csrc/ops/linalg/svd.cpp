@@ -1,6 +1,6 @@
-// Of B = A, or A^H if A is wide: B = Q R, the columns of R^H V' .. rotate into V S, and B V = U S. Columns of singular
-// values that vanish are noise, or 0; QR of the columns makes them orthonormal to the others, which it leaves as they
-// are but for a sign, and completes U.
+// Singular values of B = A, or A^H if A is wide: B = Q R, the columns of R^H V' .. rotate into V S, and B V = U S.
+// Columns of singular values that vanish are noise, or 0; QR of the columns makes them orthonormal to the others, which
+// it leaves as they are but for a sign, and completes U.
 #include "ops/linalg/svd.h"
 
 #include <ATen/ops/_linalg_svd_native.h>

@@ -25,7 +25,7 @@ struct Margin {
   bool multilabel = false, square = false;
   double margin = 1;
 
-  // Of what is written: one number, or one for each row.
+  // Whether the result has a number for each row, or one number.
   bool per_row(int64_t reduction) const {
     return reduction == at::Reduction::None && (multilabel ? target.dim() > 1 : target.dim() > 0);
   }

@@ -150,7 +150,7 @@ void multiply_as_real(const ComplexCall& given) {
        pairs_of(call.out));
 }
 
-// Of a small matrix the embedding takes longer than the product. For double numbers there is no faster real kernel.
+// For a small matrix the embedding takes longer than the product. For double numbers there is no faster real kernel.
 bool is_direct(const ComplexCall& call) {
   constexpr int64_t kSmall = 32;
   constexpr int64_t kMostEmbedded = std::numeric_limits<int>::max() / 2;  // elements, and real sizes

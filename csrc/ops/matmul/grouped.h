@@ -6,7 +6,7 @@
 
 namespace aule::ops {
 
-// Of float32, float16 or bfloat16, with offs int32 [G], which nothing waits for:
+// Grouped products of float32, float16 or bfloat16, with offs int32 [G], which nothing waits for:
 //   self [M, K], mat2 [G, K, N]  rows up to offs[g] by mat2[g] -> [M, N]; rows past the last group are 0
 //   self [G, M, K], mat2 [K, N]  columns up to offs[g] of self[g] -> [M, N]; columns past the last group are 0
 //   self [M, K], mat2 [K, N]     k up to offs[g] -> [G, M, N]

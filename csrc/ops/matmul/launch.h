@@ -70,7 +70,7 @@ Params params_of(const GemmCall& call) {
   return p;
 }
 
-// Of a device, with the layout for the dtype `multiplied` (f32: none). The first call for a dtype waits for the device.
+// Facts of a device, with the layout for the dtype `multiplied` (f32: none). A dtype's first call waits for the device.
 MatrixUnits matrix_units(int device, DType multiplied);
 
 GemmPlan plan_of(const at::Tensor& out, const GemmProblem& g);

@@ -33,7 +33,7 @@ struct OperandPlan {
 // A side in whole vec8s.
 inline uint32_t round8(uint32_t x) { return round_up(x, 8); }
 
-// Of out per workgroup (bm x bn) and per subgroup (wm x wn); the step along k.
+// A tile of out per workgroup (bm x bn) and per subgroup (wm x wn); the step along k.
 struct TilePlan {
   uint32_t bm = 0, bn = 0, wm = 0, wn = 0, bk = 0;
   bool operator==(const TilePlan&) const = default;
@@ -174,7 +174,7 @@ struct WidenedPlan {  // of operands converted to float32, where no kernel makes
   static constexpr bool kIsComposed = true;
 };
 
-// Of copies in rows of whole vec8s. Operands that stay lie as before.
+// A product of copies in rows of whole vec8s. Operands that stay lie as before.
 struct AlignedRowsPlan {
   static constexpr bool kIsComposed = true;
   bool a = false, b = false, out = false;  // which are copied

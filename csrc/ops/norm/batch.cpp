@@ -13,7 +13,7 @@ struct MeanAndInvstd {
   at::Tensor mean, invstd;
 };
 
-// Of the batch; the running statistics are updated.
+// Statistics of the batch; the running ones are updated.
 MeanAndInvstd batch_statistics(const char* name, const BatchShape& shape, const at::Tensor& x, at::ScalarType type,
                                const OptionalTensor& running_mean, const OptionalTensor& running_var, double momentum,
                                double eps) {

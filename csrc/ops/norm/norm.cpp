@@ -104,7 +104,7 @@ void rowwise_backward(const NormBackwardProblem& problem, const RowwisePlan& pla
          plan.grid);
 }
 
-// Of `dx`, `dw` and `db` those that are defined. `sums` says which elements share a parameter.
+// Computes those of `dx`, `dw` and `db` that are defined. `sums` says which elements share a parameter.
 void backward(const char* name, const Rows& s, const ParamSums& sums, const at::Tensor& grad, const at::Tensor& x,
               const at::Tensor& w, const at::Tensor& mean, const at::Tensor& rstd, const at::Tensor& dx,
               const at::Tensor& dw, const at::Tensor& db) {

@@ -12,7 +12,7 @@ void norm_forward_persistent(const NormForwardProblem& problem, const Persistent
                              const at::Tensor& w, const at::Tensor& b, double eps, const at::Tensor& y,
                              const at::Tensor& mean, const at::Tensor& rstd);
 
-// Of `dx` (contiguous, like x), `dw` and `db` (n elements), those that are defined are computed. `grad` and `x` are
+// Computes those of `dx` (contiguous, like x), `dw` and `db` (n elements) that are defined. `grad` and `x` are
 // contiguous. `mean` is undefined for RMS norm.
 void norm_backward_persistent(const char* name, const NormBackwardProblem& problem, const PersistentBackwardPlan& plan,
                               const at::Tensor& grad, const at::Tensor& x, const at::Tensor& w, const at::Tensor& mean,

@@ -82,7 +82,7 @@ struct PersistentBackwardPlan {
   bool loads_ahead = false;  // the next row, while this one is computed
 };
 struct NoRowsPlan {};  // no dx
-// Of dx. All but the first leave the parameters' gradients to param_sums_plan().
+// The plan of dx. All but the first leave the parameters' gradients to param_sums_plan().
 using NormBackwardPlan = std::variant<PersistentBackwardPlan, RowwisePlan, LongRowsPlan, NoRowsPlan>;
 NormBackwardPlan norm_backward_plan(const DeviceProfile& profile, const NormBackwardProblem& problem);
 

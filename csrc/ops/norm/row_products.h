@@ -14,7 +14,7 @@ at::Tensor diagonal_matmul(const at::Tensor& a, const at::Tensor& b);
 // (da, db)
 std::tuple<at::Tensor, at::Tensor> diagonal_matmul_backward(const at::Tensor& grad, const at::Tensor& a,
                                                             const at::Tensor& b);
-// Of a device without kernels of ours.
+// For devices without kernels of ours.
 at::Tensor diagonal_matmul_composed(const at::Tensor& a, const at::Tensor& b);
 std::tuple<at::Tensor, at::Tensor> diagonal_matmul_backward_composed(const at::Tensor& grad, const at::Tensor& a,
                                                                      const at::Tensor& b);

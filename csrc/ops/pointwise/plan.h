@@ -39,7 +39,7 @@ struct PointwiseProblem {
 // Kernels: *.comp for dense operands, *_strided.comp, *_special.comp, *_double_bits.comp, and those of complex numbers.
 enum class PointwiseForm : uint8_t { dense, strided, special, double_bits };
 
-// Of a piece.
+// The plan of a piece.
 template <int N>
 struct PointwisePlan {
   int64_t simd_elems = 0;  // the first elements are *_simd.comp's, in whole workgroups; the others are `form`'s

@@ -174,7 +174,7 @@ at::Tensor& ternary(const Entry& entry, at::Tensor& out, const at::Tensor& a, co
 
 namespace {
 
-// Of complex128 without float64: the parts are float64, which is chosen by integer code.
+// where() of complex128 on a device without float64: the parts are float64, which is chosen by integer code.
 at::Tensor& where_by_parts(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other,
                            at::Tensor& out) {
   const auto parts = [&](const at::Tensor& t) {

@@ -23,7 +23,7 @@ struct QuantizedFormat {
 
 std::span<const QuantizedFormat> quantized_formats();
 const QuantizedFormat& quantized_format(const char* op, std::string_view name);
-// Of a packed row of k values. Rows with scales of their own end at a multiple of 16 bytes.
+// The bytes of a packed row of k values. Rows with scales of their own end at a multiple of 16 bytes.
 int64_t packed_row_bytes(const QuantizedFormat& format, int64_t k);
 
 }  // namespace aule::ops

@@ -130,7 +130,7 @@ Scales checked_scales(const char* op, const QuantizedFormat& format, at::TensorL
   return scales;
 }
 
-// Of kernels whose Params have scales, zeros, outer_scales, code_offset, scale_row and scale_shifts.
+// Sets the params of kernels that have scales, zeros, outer_scales, code_offset, scale_row and scale_shifts.
 template <class Params>
 void set_scales(Params& p, const Scales& scales) {
   uint64_t* const addresses[] = {&p.scales, &p.zeros, &p.outer_scales, &p.code_offset};

@@ -8,7 +8,7 @@
 
 namespace aule::ops {
 
-// Of a workgroup: 128 invocations, which draw 4 elements each.
+// Elements of a workgroup: 128 invocations draw 4 each.
 constexpr uint64_t kPhiloxElements = 512;
 
 using OptionalGenerator = std::optional<at::Generator>;

@@ -38,7 +38,7 @@ auto kernel_of(const NormListPlan& plan, DType arithmetic) {
   return kernel::norm_many(arithmetic, plan.by_workgroup ? 1 : 0);
 }
 
-// Of dense tensors with elements, all of one dtype.
+// Norms of dense tensors with elements, all of one dtype.
 void norms(const std::vector<Tensor>& self, const std::vector<Tensor>& out, int order, const NormListPlan& plan,
            DType arithmetic) {
   const char* op = "_foreach_norm";

@@ -103,7 +103,8 @@ Table table_of(const Axis& axis, at::ScalarType type, const at::Tensor& like) {
   return table;
 }
 
-// Of `type`: images, which decide the arithmetic. `in` and `out` are contiguous, of one axis with `inner` behind it.
+// `type` is that of the images and decides the arithmetic. `in` and `out` are contiguous, of one axis with `inner`
+// behind it.
 void run(const Axis& axis, bool backward, at::ScalarType type, int64_t inner, const at::Tensor& in,
          const at::Tensor& out) {
   const auto kernel = kernel::antialias(type == at::kDouble ? DType::f64 : DType::f32);

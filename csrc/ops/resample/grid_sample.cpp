@@ -33,7 +33,7 @@ struct Sampling {
     for (int64_t d = 1; d <= dims; ++d) sizes.push_back(grid.size(d));
     return sizes;
   }
-  // Of one channel's loops over the taps.
+  // Iterations of one channel's loops over the taps.
   uint64_t iterations() const {
     const uint64_t taps = mode == 1 ? 1 : mode == 2 ? 4 : 2;
     return 1 + taps * (1 + taps) * (dims == 3 ? taps : 1) + taps;

@@ -11,7 +11,7 @@
 
 namespace aule::ops {
 
-// Of one direction; undefined: none.
+// Weights of one direction; undefined: none.
 struct RecurrentWeights {
   at::Tensor input, hidden, input_bias, hidden_bias, projection;
 };

@@ -18,7 +18,7 @@ namespace aule::ops {
 using PerDirection = std::array<uint32_t, 2>;
 inline uint32_t most(const PerDirection& x) { return std::max(x[0], x[1]); }
 
-// Of one step: rows first_row to first_row + running of all rows.
+// The place of one step: rows first_row to first_row + running of all rows.
 struct StepPlace {
   PerDirection first_row{}, running{};
 };

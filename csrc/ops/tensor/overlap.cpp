@@ -33,7 +33,7 @@ class SumSearch {
     }
   }
 
-  // Of the terms from i on. Also true after too many steps.
+  // Looks at the terms from i on. Also true after too many steps.
   bool finds(int64_t low, int64_t high, size_t i = 0) {
     if (++steps_ > kMostSteps) return true;
     low = std::max(low, rest_[i].low);

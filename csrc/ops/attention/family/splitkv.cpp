@@ -65,7 +65,7 @@ std::optional<FlashSplitKvPlan> FlashSplitKvPlan::make(const DeviceProfile& prof
   plan.rows = 1;
   while (plan.rows < rows && plan.rows < 4) plan.rows *= 2;
   while (plan.rows * plan.subgroups < rows) plan.subgroups *= 2;
-  // Of 16 bytes, or of 32 if they are float32.
+  // Loads of 16 bytes, or of 32 if they are float32.
   const auto loads = static_cast<int>(ceil_div(std::max(problem.head_dim, problem.v_dim), problem.int8 ? 16 : 8));
   plan.lanes = plan.rows;
   while (plan.lanes < loads && plan.lanes < cluster) plan.lanes *= 2;
@@ -73,7 +73,7 @@ std::optional<FlashSplitKvPlan> FlashSplitKvPlan::make(const DeviceProfile& prof
   const bool cpu = profile.is_software(), narrow = problem.vec16b || problem.int8;
   plan.local = cpu ? cluster * plan.subgroups : narrow ? family_limits(profile).splitkv_local : 256;
   if (problem.int8 && plan.rows > 1 && !cpu) plan.local = std::min(plan.local, 256);
-  // Of a few keys a step of more invocations is mostly empty, and putting their sums together takes longer.
+  // With few keys a step of more invocations is mostly empty, and putting their sums together takes longer.
   if (narrow && !cpu && plan.subgroups == 1 && problem.k_len < 2048)
     plan.local = std::min(plan.local, problem.k_len < 1024 ? 128 : 256);
   plan.keys_per_lane = cpu ? 2 : narrow ? 4 : 8;

@@ -45,7 +45,7 @@ double time_of(const Copies& c, const CoopMatPlan& x, const GemmProblem& g, cons
 // Time that vec8 access saves over scalar access.
 double time_saved(const Copies& c, const CoopMatPlan& x, const GemmProblem& g, const ProductTuning& tuning) {
   const uint64_t tiles_m = ceil_div(g.m, x.tile.bm), tiles_n = ceil_div(g.n, x.tile.bn);
-  // Of each element: a vec8 takes 8 / vec loads instead of one. Two loads were not measured, and count as one.
+  // Loads of each element: a vec8 takes 8 / vec loads instead of one. Two loads were not measured, and count as one.
   const auto loads = [](const OperandPlan& o) { return o.vec == 4 ? 0 : (8.0 / o.vec - 1) / 7; };
   const double in_tiles = static_cast<double>(tiles_m * tiles_n * g.batches) * g.k;
   double saved = 0;
@@ -90,7 +90,7 @@ std::optional<GemmPlan> plan_aligned_rows(const DeviceProfile& profile, const Ge
   const ProductTuning& tuning = product_tuning(profile);
   CoopMatPlan of_copies = x;
   of_copies.a.vec = of_copies.b.vec = 8;
-  // Of copies of a and b the product may take row classes, when it is planned.
+  // With copies of a and b the product may take row classes, when it is planned.
   const bool odd_a = x.a.vec != 8, odd_b = x.b.vec != 8,
              odd_out = x.out_vec == 1 && g.out.col == 1 && !with_row_classes(of_copies, g);
   const bool always = overrides.aligned_rows == AlignedRows::always;

@@ -159,7 +159,7 @@ bool is_exact(int device, Int8Plan plan) {
   return exact;
 }
 
-// Of each device and tile.
+// The answer of a device about a tile.
 struct Answer {
   std::once_flag asked;
   std::atomic<bool> refuted{false};
