@@ -90,7 +90,7 @@ def test_every_form_of_generated_kernels_is_on_its_page():
     """In the order in which the forms are tried."""
     source = (ROOT / "torch_aule/compile/codegen/source.py").read_text()
     forms = re.search(r"^FORMS: .* = \(([^)]*)\)", source, re.MULTILINE)[1].split(", ")
-    page = (ROOT / "docs/use/torch_compile.md").read_text()
+    page = (ROOT / "docs/design/torch_compile.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \|", page[page.index("| form | when |") :].split("\n\n")[0], re.MULTILINE)
     assert len(forms) > 5 and rows == forms
 
