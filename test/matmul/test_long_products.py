@@ -34,6 +34,14 @@ heavy = pytest.mark.skipif(
 )
 
 
+def check_averages(function, terms, x, **options):
+    """Compare averages of `terms` values of both signs as sums, relative to sqrt(terms).
+
+    The averages may all come near zero. Sums of float32 err by 3e-6 of sqrt(terms) at 70,000 terms in a row.
+    """
+    check(lambda x: function(x) * terms, x, sums=True, **options)
+
+
 def right_or_refused(function, *tensors, **options):
     """For what is not cut: a result is right, and a refusal names the limit."""
     try:
@@ -148,25 +156,28 @@ def test_long_kernels(device):
 @pytest.mark.parametrize("bins", [1, 2, 3])
 def test_adaptive_pooling(device, bins):
     x = randn(2, 2, 4 * N + 3)
-    check(lambda x: F.adaptive_avg_pool1d(x, bins), x)
+    check_averages(lambda x: F.adaptive_avg_pool1d(x, bins), 4 * N / bins, x)
     check(lambda x: F.adaptive_max_pool1d(x, bins, return_indices=True), x)
-    check(lambda x: F.adaptive_avg_pool2d(x, (1, bins)), randn(1, 2, SIDE, 3 * SIDE))
+    x = randn(1, 2, SIDE, 3 * SIDE)
+    check_averages(lambda x: F.adaptive_avg_pool2d(x, (1, bins)), 3 * SIDE**2 / bins, x)
     check(lambda x: F.adaptive_max_pool2d(x, (1, bins), return_indices=True), randn(1, 2, SIDE, 3 * SIDE))
     side = round(N ** (1 / 3)) + 2
-    check(lambda x: F.adaptive_avg_pool3d(x, (1, 1, bins)), randn(1, 2, side, side, 3 * side), dtype=torch.bfloat16)
+    x = randn(1, 2, side, side, 3 * side)
+    check_averages(lambda x: F.adaptive_avg_pool3d(x, (1, 1, bins)), 3 * side**3 / bins, x, dtype=torch.bfloat16)
     check(lambda x: F.adaptive_max_pool3d(x, (1, 1, bins)), randn(1, 2, side, side, 3 * side), dtype=torch.bfloat16)
 
 
 def test_long_windows(device):
-    check(lambda x: F.avg_pool1d(x, N, 1, padding=5), randn(1, 2, N + 9))
-    check(lambda x: F.avg_pool1d(x, N, 3, padding=5, count_include_pad=False), randn(1, 2, N + 9), dtype=torch.bfloat16)
+    x = randn(1, 2, N + 9)
+    check_averages(lambda x: F.avg_pool1d(x, N, 1, padding=5), N, x)
+    check_averages(lambda x: F.avg_pool1d(x, N, 3, padding=5, count_include_pad=False), N, x, dtype=torch.bfloat16)
     check(lambda x: F.max_pool2d(x, (1, N), 1, padding=(0, 5), return_indices=True), randn(1, 2, 1, N + 9))
     check(lambda x: F.max_pool2d(x, (1, N), 2, dilation=(1, 2), return_indices=True), randn(1, 2, 1, 2 * N + 9))
     step = SIDE // 3
     x = randn(1, 1, 2 * SIDE + 5, 2 * SIDE + 6)
-    check(lambda x: F.avg_pool2d(x, SIDE, step, padding=7, ceil_mode=True), x)
-    check(lambda x: F.avg_pool2d(x, SIDE, step, padding=7, count_include_pad=False), x)
-    check(lambda x: F.avg_pool2d(x, SIDE, step, divisor_override=7), x)
+    check_averages(lambda x: F.avg_pool2d(x, SIDE, step, padding=7, ceil_mode=True), SIDE**2, x)
+    check_averages(lambda x: F.avg_pool2d(x, SIDE, step, padding=7, count_include_pad=False), SIDE**2, x)
+    check_averages(lambda x: F.avg_pool2d(x, SIDE, step, divisor_override=7), 7, x)
     check(lambda x: F.max_pool2d(x, SIDE, step, padding=7, return_indices=True), x)
 
 
@@ -182,7 +193,7 @@ def test_maximum_of_a_long_window_keeps_nan_and_ties(device):
 
 @heavy
 def test_elements_in_many_windows(device):
-    check(lambda x: F.avg_pool2d(x, SIDE, 1), randn(1, 1, 2 * SIDE, SIDE + 20))
+    check_averages(lambda x: F.avg_pool2d(x, SIDE, 1), SIDE**2, randn(1, 1, 2 * SIDE, SIDE + 20))
     check(lambda x: F.max_pool2d(x, SIDE, 1, return_indices=True), randn(1, 1, 2 * SIDE, SIDE + 20))
 
 
