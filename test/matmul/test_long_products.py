@@ -220,15 +220,16 @@ def test_elements_read_by_many_outputs(device, align_corners):
             tolerance=1e-4,
         )
     if not align_corners:
-        check(lambda x: F.interpolate(x, (SIDE, SIDE), mode="nearest"), randn(1, 2, 1, 1))
-        right_or_refused(lambda x: F.interpolate(x, 2 * N, mode="nearest"), randn(1, 2, 1))
+        check(lambda x: F.interpolate(x, (SIDE, SIDE), mode="nearest"), randn(1, 2, 1, 1), sums=True)
+        right_or_refused(lambda x: F.interpolate(x, 2 * N, mode="nearest"), randn(1, 2, 1), sums=True)
 
 
 def test_padding(device):
+    # Gradients are sums of up to N weights of both signs.
     check(lambda x: F.pad(x, (1, 1), mode="replicate"), randn(1, 2, N))
-    right_or_refused(lambda x: F.pad(x, (N, 3), mode="replicate"), randn(1, 2, 5), dtype=torch.half)
-    right_or_refused(lambda x: F.pad(x, (N, -2), mode="replicate"), randn(1, 2, 5))
-    right_or_refused(lambda x: F.pad(x, (SIDE, SIDE, SIDE, SIDE), mode="replicate"), randn(1, 1, 2, 3))
+    right_or_refused(lambda x: F.pad(x, (N, 3), mode="replicate"), randn(1, 2, 5), dtype=torch.half, sums=True)
+    right_or_refused(lambda x: F.pad(x, (N, -2), mode="replicate"), randn(1, 2, 5), sums=True)
+    right_or_refused(lambda x: F.pad(x, (SIDE, SIDE, SIDE, SIDE), mode="replicate"), randn(1, 1, 2, 3), sums=True)
     check(lambda x: F.pad(x, (N, 7), mode="reflect"), randn(1, 1, N + 1))
     check(lambda x: F.pad(x, (N, 7), mode="circular"), randn(1, 1, N + 1))
 
