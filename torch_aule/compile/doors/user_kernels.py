@@ -33,6 +33,7 @@ _IMPORTS = (
     "import triton.tools.tensor_descriptor",
     "from torch_aule.compile.doors.user_launch import user_kernel",
 )
+_OPTIONS = ("debug", "do_not_specialize", "do_not_specialize_on_alignment")  # of the decorator
 
 
 def identity(kernel) -> str:
@@ -47,7 +48,7 @@ def identity(kernel) -> str:
     str
         Of its source, of what that calls and reads, and of the decorator's options.
     """
-    options = (kernel.debug, kernel.do_not_specialize, kernel.do_not_specialize_on_alignment)
+    options = (getattr(kernel, name) for name in _OPTIONS)
     return hashlib.sha256(repr((kernel.cache_key, *options)).encode()).hexdigest()
 
 
@@ -156,11 +157,7 @@ def _module_text(kernel) -> str:
 
     lines = ["import triton", "import triton.language as tl"]
     lines += [f"import {path} as {name}" for name, path in sorted(_modules(kernel.fn, set()).items())]
-    options = {
-        "debug": kernel.debug,
-        "do_not_specialize": kernel.do_not_specialize,
-        "do_not_specialize_on_alignment": kernel.do_not_specialize_on_alignment,
-    }
+    options = {name: getattr(kernel, name) for name in _OPTIONS}
     given = ", ".join(f"{name}={value!r}" for name, value in options.items() if value)
     source = wrapper.user_defined_triton_kernel_transitive_closure_source_code(kernel)
     return "\n".join([*lines, "", f"@triton.jit{f'({given})' if given else ''}", source])
