@@ -37,6 +37,9 @@ void bind_memory(py::module_& m) {
   m.def("set_memory_fraction",
         [](double fraction, int device) { runtime::set_memory_fraction(fraction, index_of(device)); });
   m.def("get_memory_fraction", [](int device) { return runtime::memory_fraction(index_of(device)); });
+  m.def("pinned_bytes", [](int64_t bytes, int device) {
+    return runtime::pinned_bytes(bytes, c10::Device(c10::DeviceType::PrivateUse1, index_of(device)));
+  });
   m.def("mem_get_info", [](int device) { return runtime::memory_info(index_of(device)); });
 }
 

@@ -235,7 +235,7 @@ class EvictionPool:
     def _move_out(self, entry: Evictable) -> torch.Tensor:
         torch.aule.current_stream(self._index).wait_event(entry._ready)
         entry._all = _bytes_of(entry._storage)
-        host = torch.empty(entry.bytes, dtype=torch.uint8, pin_memory=True)
+        host = _C.pinned_bytes(entry.bytes, self._index)
         host.copy_(entry._all)  # waits: what is released below may be used by others at once
         _C.release_storage(entry._all)
         return host
