@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from torch_aule import _C
 from torch_aule.backend.memory_history import dump_snapshot, record_memory_history, snapshot
@@ -48,31 +45,6 @@ __all__ = [
 _record_memory_history = record_memory_history
 _snapshot = snapshot
 _dump_snapshot = dump_snapshot
-
-
-def pinned_empty(size: tuple[int, ...], dtype: torch.dtype, device: DeviceLike = None) -> torch.Tensor:
-    """An empty CPU tensor in pinned memory of a device, which copies without waiting and within a graph.
-
-    PyTorch's ``pin_memory=True`` takes CUDA's pinned memory wherever there is a CUDA device, and that is ordinary memory
-    here.
-
-    Parameters
-    ----------
-    size : tuple of int
-        Shape.
-    dtype : torch.dtype
-        Of the tensor.
-    device : torch.device, str or int, optional
-        Whose pinned memory; the current device where None.
-
-    Returns
-    -------
-    torch.Tensor
-        Not initialized.
-    """
-    _C.init()  # until then PyTorch calls no memory pinned for the device
-    data = _C.pinned_bytes(math.prod(size) * dtype.itemsize, checked_index(device))
-    return data.view(dtype).view(size)
 
 
 def empty_cache() -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_aule.backend.memory import pinned_empty
 from torch_aule.llm.cache import Rows
 from torch_aule.llm.pages import SCRATCH
 from torch_aule.llm.slots import Slots
@@ -48,7 +47,8 @@ class Recorder:
     def __init__(self, run: Callable[[int, str], None], slots: Slots, enabled: bool, drawn: torch.Tensor):
         self._run, self._slots, self._enabled, self._drawn = run, slots, enabled, drawn
         self._graphs: dict[tuple[int, str], list[Any]] = {}  # they end before what they write to
-        self._hosts = [pinned_empty(drawn.shape, drawn.dtype, drawn.device) for _ in range(2)]
+        # The argument pin_memory would take CUDA's pinned memory where there is CUDA: no graph copies to that.
+        self._hosts = [torch.empty(drawn.shape, dtype=drawn.dtype).pin_memory() for _ in range(2)]
         self._turn = 0  # whose host copy is that of the last step
         self._pool = torch.aule.graph_pool_handle() if enabled else None
         most = len(slots.requests)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import torch
 
-from torch_aule.backend.memory import pinned_empty
 from torch_aule.llm import recording
 from torch_aule.llm.cache import Rows, UnsupportedModelError, layer_shapes, row_bytes
 from torch_aule.llm.engine import Engine
@@ -284,7 +283,7 @@ class Runner:
         self.strategy.begin(slot, prompt, request.shared)
         self._drawn[slot, 0].fill_(1)
         self._drawn[slot, 1:2].copy_(token)
-        host = pinned_empty(self._drawn.shape, torch.int64, self._drawn.device)
+        host = torch.empty(self._drawn.shape, dtype=torch.int64).pin_memory()
         self._expect(host.copy_(self._drawn, non_blocking=True), [None] * slot + [request])
 
     # Steps
