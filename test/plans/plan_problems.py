@@ -103,7 +103,7 @@ def shown():
         yield problem(which, "bf16", dims=(dim, dim), masked=1)
         yield problem(which, "f16", dims=(dim, dim), unmodified_scores=0)
         yield problem(which, "f16", (33, 77), (dim, dim))
-    for lengths in ((1, 300), (1, 16384), (4, 4096), (16, 200)):
+    for lengths in ((1, 40), (1, 300), (1, 16384), (4, 4096), (16, 200)):
         yield problem("forward", "f16", lengths, (128, 128), (32, 8), 1)
     yield problem("forward", "f32", (1, 16384), (64, 64), (32, 8), 1, vec16b=0)
     yield problem("forward", "f16", (1, 4096), (128, 128), (32, 8), 70000, ragged=1)

@@ -47,7 +47,8 @@ int vec8s(int64_t columns) { return static_cast<int>(ceil_div(columns, 8)); }
 }  // namespace
 
 bool FlashSplitKvPlan::is_usual(const DeviceProfile& profile, const AttentionProblem& problem, AttentionVariant asked) {
-  return asked == AttentionVariant::any && !profile.is_software() && problem.k_len >= 256;
+  // One query has no use for tiles of queries, however few its keys are.
+  return asked == AttentionVariant::any && !profile.is_software() && (problem.k_len >= 256 || problem.q_len == 1);
 }
 
 std::optional<FlashSplitKvPlan> FlashSplitKvPlan::make(const DeviceProfile& profile, const AttentionProblem& problem,
