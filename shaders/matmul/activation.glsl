@@ -2,14 +2,8 @@
 #ifndef AULE_ACTIVATION_GLSL
 #define AULE_ACTIVATION_GLSL
 #include "activation_codes.h"
+#include "common/erfc.glsl"
 
-// erfc on a >= 0, to 1.4e-7 of its value: t = 1 / (1 + a / 2), and log(erfc(a) exp(a^2) / t) is nearly a polynomial of
-// t, here the best of degree 9 for a <= 12. Epilogues are unrolled many times: no branch.
-float erfc_of_positive(float a) {
-  const float t = 1.0 / (1.0 + 0.5 * a);
-  return t * exp(-a * a - 1.26547617 + t * (0.999207131 + t * (0.381705744 + t * (0.0581435072 + t * (-0.0677271447 +
-      t * (0.0490784671 + t * (-0.851999902 + t * (1.273261 + t * (-0.730143772 + t * 0.153951194)))))))));
-}
 float activate(float x) {
   // By its bits a NaN stays: NVIDIA's compiler makes a maximum of `x < 0 ? 0 : x`, which is 0 for NaN.
   if (ACTIVATION == AULE_ACT_RELU) return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u ? x : max(x, 0.0);

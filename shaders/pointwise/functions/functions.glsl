@@ -49,9 +49,9 @@ T round_(T x) { return with_sign(half_even(x), x); }
 T sign_(T x) { return is_nan(x) ? T(0) : sign(x); }
 T div_trunc(T x, T y) { return trunc_(divide(x, y)); }
 
-T gelu_(T x) { return T(0.5) * x * erfc_(-x * T(0.70710678118654752440lf)); }
+T gelu_(T x) { return x * half_erfc(-x * T(0.70710678118654752440lf)); }
 T gelu_grad(T x) {
-  return T(0.5) * erfc_(-x * T(0.70710678118654752440lf)) + x * T(0.39894228040143267794lf) * exp_(T(-0.5) * x * x);
+  return half_erfc(-x * T(0.70710678118654752440lf)) + x * T(0.39894228040143267794lf) * exp_(T(-0.5) * x * x);
 }
 // (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3). This has no branch and does not cancel
 // for negative x. float32 takes the device's own exp: its error at large arguments is small beside 1, or in a result

@@ -138,6 +138,7 @@ double erfc_(double x) {
   double y = exp_(-a * a) * 0.56418958354775628695lf / (a + f);
   return x < 0.0lf ? 2.0lf - y : y;
 }
+double half_erfc(double x) { return 0.5lf * erfc_(x); }
 double erf_(double x) { return isnan(x) || abs(x) < 2.5lf ? erf_series(x) : 1.0lf - erfc_(x); }
 // Halves the angle until the series is short: atan x = 2 atan(x / (1 + sqrt(1 + x^2))).
 double atan_(double x) {

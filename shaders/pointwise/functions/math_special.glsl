@@ -1,6 +1,7 @@
 // Float32 functions that use those of math.glsl: error, gamma and Bessel functions, hypot and nextafter.
 #ifndef AULE_MATH_SPECIAL_GLSL
 #define AULE_MATH_SPECIAL_GLSL
+#include "common/erfc.glsl"
 // erf on |x| < 1; exp(x^2) erfc(x) on x >= 1.
 float erf_small(float x) {
   float z = x * x;
@@ -30,6 +31,10 @@ float erfc_(float x) {
   if (a < 1.0) return 1.0 - erf_small(x);
   float y = a > 10.1 ? 0.0 : exp_minus_square(a) * erfcx_large(a);
   return x < 0.0 ? 2.0 - y : y;
+}
+float half_erfc(float x) {
+  const float tail = 0.5 * erfc_of_positive(abs(x));
+  return x < 0.0 ? 1.0 - tail : tail;
 }
 // From 1 on, 1 - 2^-p(|x|), where p is a fit of -log2 erfc: no branch, and to about an ulp. erf(4) rounds to 1.
 float erf_(float x) {
