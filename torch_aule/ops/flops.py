@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 import torch
-from torch.utils.flop_counter import flop_registry, register_flop_formula
+
+from torch_aule.importing import run_after_import
 
 aten, aule = torch.ops.aten, torch.ops.aule
 
@@ -41,6 +42,13 @@ FORMULAS = {
     aule.flash_attn_bwd: _backward,
     aule.linear_bias_act: _linear,
 }
-for _operator, _formula in FORMULAS.items():
-    if _operator not in flop_registry:  # a later PyTorch may have its own of the first two
-        register_flop_formula(_operator)(_formula)
+
+
+def _register(counter) -> None:
+    for operator, formula in FORMULAS.items():
+        if operator not in counter.flop_registry:  # a later PyTorch may have its own of the first two
+            counter.register_flop_formula(operator)(formula)
+
+
+# Not at once: the counter imports Triton where it is installed.
+run_after_import({"torch.utils.flop_counter": _register}, "FlopCounterMode does not count attention on aule")

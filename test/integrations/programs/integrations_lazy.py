@@ -9,7 +9,7 @@ os.environ.pop("ACCELERATE_TORCH_DEVICE", None)
 
 import torch_aule.integrations
 
-PACKAGES = {"accelerate", "transformers", "safetensors", "diffusers", "peft"}
+PACKAGES = {"accelerate", "transformers", "safetensors", "diffusers", "peft", "triton"}
 assert not PACKAGES & set(sys.modules), PACKAGES & set(sys.modules)
 assert {row.state for row in torch_aule.integrations.status()} == {"pending"}
 assert not PACKAGES & set(sys.modules), "status() imported something"
