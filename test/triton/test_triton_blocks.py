@@ -329,7 +329,7 @@ def matmul_kernel(
     for i in range(0, tl.cdiv(K, BK)):
         x = tl.load(left, mask=(m[:, None] < M) & (k[None, :] < K - i * BK), other=0)
         y = tl.load(right, mask=(k[:, None] < K - i * BK) & (n[None, :] < N), other=0)
-        sums = tl.dot(x, y, sums)
+        sums = tl.dot(x, y, sums, out_dtype=out_type)
         left += BK * sak
         right += BK * sbk
     if RELU:

@@ -167,6 +167,10 @@ def test_two_processes_share_a_cold_cache(tmp_path):
     assert "well" in check_program("triton_cold", n, **caches)  # with what they have left
 
 
+def test_beside_the_driver_of_another_gpu():
+    assert "well" in check_program("triton_beside")
+
+
 def test_timers(device):
     x = torch.zeros(1000, device=device)
     times = triton.testing.do_bench(lambda: summed(x, x), warmup=1, rep=4, quantiles=[0.5, 0.2, 0.8])

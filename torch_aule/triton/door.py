@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
@@ -22,7 +23,24 @@ def _add_backend(module: ModuleType) -> None:
 
 
 def _is_ours(value: object) -> bool:
-    return getattr(getattr(value, "device", None), "type", None) == "aule"
+    """Whether an argument of a launch is a tensor of ours, a view or a descriptor of one, or a tuple with one."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_ours, value))
+    device = getattr(value, "device", None)
+    if device is None:
+        base = getattr(value, "base", None)
+        return base is not None and base is not value and _is_ours(base)
+    return getattr(device, "type", None) == "aule"
+
+
+@contextlib.contextmanager
+def _driver(config, make):
+    before = config._active
+    config.set_active(make())
+    try:
+        yield
+    finally:
+        config._active = before
 
 
 def _with_our_driver(run, config, make):
@@ -32,14 +50,34 @@ def _with_our_driver(run, config, make):
     def chosen(self, *args, **kwargs):
         if not any(map(_is_ours, args)) and not any(map(_is_ours, kwargs.values())):
             return run(self, *args, **kwargs)
-        before = config._active
-        config.set_active(make())
-        try:
+        with _driver(config, make):
             return run(self, *args, **kwargs)
-        finally:
-            config._active = before
 
     return chosen
+
+
+def _of_our_kernels(method, config, make):
+    """A method of a compiled kernel, under our driver when the kernel was compiled for it."""
+
+    @functools.wraps(method)
+    def chosen(self, *args):
+        metadata = getattr(self, "metadata", None)  # absent where its making failed
+        if metadata is None or metadata.target.backend != "aule":
+            return method(self, *args)
+        with _driver(config, make):
+            found = method(self, *args)
+        return _launching(found, config, make) if callable(found) else found
+
+    return chosen
+
+
+def _launching(launch, config, make):
+    @functools.wraps(launch)
+    def launched(*args, **kwargs):
+        with _driver(config, make):
+            return launch(*args, **kwargs)
+
+    return launched
 
 
 @functools.cache
@@ -52,6 +90,15 @@ def _choose_driver(kind: str, module: ModuleType) -> None:
     if built_in_accelerator():  # else Triton asks each driver, and ours says that it is active
         owner = getattr(module, kind)
         owner.run = _with_our_driver(owner.run, module.driver, _driver_beside)
+
+
+def _choose_driver_of_kernels(module: ModuleType) -> None:
+    """The same of a compiled kernel that a program holds, as `warmup` gives it."""
+    if built_in_accelerator():
+        owner = module.CompiledKernel
+        for name in ("_init_handles", "__getitem__", "__del__"):
+            if name in vars(owner):
+                setattr(owner, name, _of_our_kernels(vars(owner)[name], module.driver, _driver_beside))
 
 
 _LAUNCHERS = {"triton.runtime.jit": "JITFunction", "triton.runtime.autotuner": "Autotuner"}
@@ -95,6 +142,7 @@ def _in_turn(*steps: Callable[[ModuleType], None]) -> Callable[[ModuleType], Non
 
 _STEPS: dict[str, Callable[[ModuleType], None]] = {
     "triton.backends": _add_backend,
+    "triton.compiler.compiler": _choose_driver_of_kernels,
     "triton.runtime.jit": _in_turn(functools.partial(_choose_driver, "JITFunction"), _run_untraced),
     "triton.runtime.autotuner": _in_turn(functools.partial(_choose_driver, "Autotuner"), _run_untraced),
     "triton.testing": _refuse_cuda_graphs,
