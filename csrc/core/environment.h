@@ -64,7 +64,8 @@ enum class ProductParts : uint8_t { never, by_cost, always };
   X(loop_guard)          \
   X(pipeline_cache)      \
   X(shm)                 \
-  X(timestamps)
+  X(timestamps)          \
+  X(transfer_queue)
 
 //  X(type, member, default)
 #define AULE_OVERRIDES(X)                                            \

@@ -11,6 +11,7 @@
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/mul.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <thread>
@@ -25,6 +26,9 @@ using Kind = Exchange::Kind;
 constexpr int64_t kAlign = 256;           // of blocks in a slot
 constexpr int64_t kSmallRound = 4 << 20;  // of a block, or what a slot has for it
 constexpr int kPolls = 100;               // of an event, before a thread sleeps
+constexpr int64_t kLarge = 1 << 20;       // of a block: it travels beside kernels
+constexpr int64_t kGroup = 32 << 20;      // bytes that one kernel reduces
+constexpr int64_t kGroups = 2;            // in memory: one is reduced while the next comes
 
 const char* name_of(uint32_t kind) {
   constexpr const char* kNames[] = {"all_reduce", "reduce",    "reduce_scatter", "all_gather",
@@ -140,6 +144,7 @@ void SharedExchange::run(const Exchange& exchange, c10::Stream stream) {
   passes(exchange);
   others_.reset();
   sum_.reset();
+  summed_.clear();
 }
 
 void SharedExchange::passes(const Exchange& e) {
@@ -235,10 +240,26 @@ void SharedExchange::pass(const Pass& pass) {
   const int64_t pitch = std::min(most, std::max(quarter, kSmallRound));
   // One round at least: a mistake (one rank's tensor is empty, say) is found in it.
   const int64_t rounds = std::max<int64_t>(1, ceil_div(pass.longest, pitch));
-  if (pass.op && !pass.sources.empty()) {
+  to_host_ = to_device_ = *stream_;
+  if (pass.longest >= kLarge) {
+    to_host_ = runtime::transfer_stream(stream_->device_index(), true);
+    to_device_ = runtime::transfer_stream(stream_->device_index(), false);
+    c10::Event ready{c10::DeviceType::PrivateUse1};
+    ready.record(*stream_);
+    ready.block(*to_host_);
+    ready.block(*to_device_);
+  }
+  const auto joined = c10::make_scope_exit([this] { join(); });
+  const bool reduces = pass.op && !pass.sources.empty();
+  const int64_t in_group = beside() ? std::clamp<int64_t>(kGroup / pitch, 1, rounds) : 1;  // rounds
+  group_bytes_ = in_group * pitch;
+  if (reduces) {
     const auto options = at::TensorOptions(at::kByte).device(stream_->device());
-    const int64_t bytes = std::min(pitch, round_up(pass.longest + 1, kAlign));
-    if (!imported()) others_ = at::empty({static_cast<int64_t>(pass.sources.size()), bytes}, options);
+    const int64_t bytes = std::min(group_bytes_, round_up(pass.longest + 1, kAlign));
+    const int64_t groups = beside() ? std::min(kGroups, ceil_div(rounds, in_group)) : 1;
+    summed_.resize(static_cast<size_t>(groups));
+    if (beside() || !imported())
+      others_ = at::empty({groups, static_cast<int64_t>(pass.sources.size()), bytes}, options);
     if (ranks_ > 2 && rank_ != 0) sum_ = at::empty({bytes}, options);
   }
   const uint32_t first = round_;
@@ -253,6 +274,24 @@ void SharedExchange::pass(const Pass& pass) {
     }
     segment_->publish(round_, header_);
     read(pass, i * pitch, pitch);
+    if (reduces && ((i + 1) % in_group == 0 || i + 1 == rounds)) {
+      const int64_t begin = i / in_group * group_bytes_;
+      sum_up(pass, begin, std::min(pass.pieces[0].bytes, (i + 1) * pitch) - begin);
+    }
+    if (auto& done = reading_.back().done; done && !beside()) done->record(*stream_);
+  }
+}
+
+// Makes the stream wait for the copies beside it: the tensors are its own again, also after an error.
+void SharedExchange::join() noexcept {
+  if (!beside()) return;
+  try {
+    for (const c10::Stream& stream : {*to_host_, *to_device_}) {
+      c10::Event done{c10::DeviceType::PrivateUse1};
+      done.record(stream);
+      done.block(*stream_);
+    }
+  } catch (...) {  // the device is lost, and copies no more
   }
 }
 
@@ -271,16 +310,27 @@ bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint
     const int64_t bytes = std::clamp<int64_t>(block.bytes - offset, 0, pitch);
     if (bytes == 0) continue;
     at::Tensor host = slot(rank_, round, static_cast<int64_t>(b) * pitch, bytes);
+    const c10::StreamGuard guard(*to_host_);
     host.copy_(pass.source.narrow(0, block.begin + offset, bytes), /*non_blocking=*/true);
     any = true;
   }
-  if (any) written_[round % SharedSegment::kSlots].emplace(c10::DeviceType::PrivateUse1).record(*stream_);
+  if (any) written_[round % SharedSegment::kSlots].emplace(c10::DeviceType::PrivateUse1).record(*to_host_);
   return true;
+}
+
+// The place in device memory of what a source sent, from byte `offset` of its part on.
+at::Tensor SharedExchange::staged(size_t source, int64_t offset, int64_t bytes) const {
+  const int64_t group = offset / group_bytes_ % others_.size(0);
+  return others_[group][static_cast<int64_t>(source)].narrow(0, offset % group_bytes_, bytes);
 }
 
 // Waits for the others' part of this round and records what reads it.
 void SharedExchange::read(const Pass& pass, int64_t offset, int64_t pitch) {
   Reading reading{round_, std::nullopt};
+  if (pass.op && others_.defined() && offset % group_bytes_ == 0) {
+    auto& summed = summed_[static_cast<size_t>(offset / group_bytes_ % others_.size(0))];
+    if (summed) summed->block(*to_device_);
+  }
   for (size_t i = 0; i < pass.sources.size(); ++i) {
     const int rank = pass.sources[i];
     const Header& theirs = segment_->wait_written(rank, round_, deadline_);
@@ -290,27 +340,31 @@ void SharedExchange::read(const Pass& pass, int64_t offset, int64_t pitch) {
     const int64_t bytes = std::clamp<int64_t>(piece.bytes - offset, 0, pitch);
     if (bytes == 0) continue;
     reading.done.emplace(c10::DeviceType::PrivateUse1);
-    if (pass.op && imported()) continue;  // read where it is
-    const at::Tensor to = pass.op ? others_[static_cast<int64_t>(i)].narrow(0, 0, bytes)
-                                  : pass.into.narrow(0, piece.begin + offset, bytes);
+    if (pass.op && !others_.defined()) continue;  // read where it is
+    const at::Tensor to = pass.op ? staged(i, offset, bytes) : pass.into.narrow(0, piece.begin + offset, bytes);
+    const c10::StreamGuard guard(*to_device_);
     to.copy_(slot(rank, round_, pass.divided ? rank_ * pitch : 0, bytes), /*non_blocking=*/true);
   }
-  if (reading.done) {
-    if (pass.op) sum_up(pass, offset, pitch);
-    reading.done->record(*stream_);
-  }
+  if (reading.done && beside()) reading.done->record(*to_device_);
   reading_.push_back(std::move(reading));
 }
 
-void SharedExchange::sum_up(const Pass& pass, int64_t offset, int64_t pitch) {
+// Reduces what has come of a part from byte `offset` on.
+void SharedExchange::sum_up(const Pass& pass, int64_t offset, int64_t bytes) {
+  if (bytes <= 0) return;
+  if (beside()) {
+    c10::Event come{c10::DeviceType::PrivateUse1};
+    come.record(*to_device_);
+    come.block(*stream_);
+  }
   const Piece& piece = pass.pieces[0];
-  const int64_t bytes = std::min(piece.bytes - offset, pitch);
   const auto typed = [&](const at::Tensor& t, int64_t begin) { return t.narrow(0, begin, bytes).view(pass.dtype); };
   const at::Tensor out = typed(pass.into, piece.begin + offset), own = typed(pass.own, offset);
   const auto part = [&](int rank) {
     if (rank == rank_) return own;
-    if (!imported()) return typed(others_[rank < rank_ ? rank : rank - 1], 0);
-    return typed(slot_on_device(rank, round_, pass.divided ? rank_ * pitch : 0, bytes), 0);
+    if (others_.defined())
+      return staged(static_cast<size_t>(rank < rank_ ? rank : rank - 1), offset, bytes).view(pass.dtype);
+    return typed(slot_on_device(rank, round_, pass.divided ? rank_ * group_bytes_ : 0, bytes), 0);
   };
   // `out` may be `own`: it is not written before that was read.
   at::Tensor sum = part(0);
@@ -318,6 +372,10 @@ void SharedExchange::sum_up(const Pass& pass, int64_t offset, int64_t pitch) {
     const at::Tensor to = rank_ == 0 || rank == ranks_ - 1 ? out : typed(sum_, 0);
     reduce(to, sum, part(rank), *pass.op);
     sum = to;
+  }
+  if (beside()) {
+    auto& summed = summed_[static_cast<size_t>(offset / group_bytes_ % others_.size(0))];
+    summed.emplace(c10::DeviceType::PrivateUse1).record(*stream_);
   }
 }
 

@@ -2,8 +2,10 @@
 // rounds: copied there by its device, copied from there by the devices of the ranks that need it, and reduced on those,
 // in the order of the ranks. A device writes rounds to come while the others read the last ones.
 //
-// All of it is on one stream: streams are queues of the device, and where these take turns (an H100 needs 170
-// microseconds to turn from one to another) two would cost more than copies of both directions at a time bring.
+// Large parts travel on the streams of transfers, in both directions at a time and beside kernels. What they bring is
+// reduced by few kernels, on the stream of the exchange. Small parts are on that stream alone, and are reduced from
+// where they are: queues that take turns cost more than the copies (an H100 needs 170 microseconds to turn from one to
+// another).
 //
 // Two ranks that reduce exchange all they have. More of them scatter sums and gather these, so that a device reads
 // 2 (n - 1) / n of the size.
@@ -55,7 +57,10 @@ class SharedExchange {
   void pass(const Pass& pass);
   bool write(const Pass& pass, int64_t offset, int64_t pitch, uint32_t round, bool wait);
   void read(const Pass& pass, int64_t offset, int64_t pitch);
-  void sum_up(const Pass& pass, int64_t offset, int64_t pitch);
+  void sum_up(const Pass& pass, int64_t offset, int64_t bytes);
+  bool beside() const { return to_host_ != *stream_; }
+  void join() noexcept;
+  at::Tensor staged(size_t source, int64_t offset, int64_t bytes) const;
   void retire(uint32_t until);  // gives back slots that were read: those of rounds before that for certain
   at::Tensor slot(int rank, uint32_t round, int64_t begin, int64_t bytes) const;            // of the CPU
   at::Tensor slot_on_device(int rank, uint32_t round, int64_t begin, int64_t bytes) const;  // if it is imported
@@ -69,11 +74,13 @@ class SharedExchange {
   std::deque<Reading> reading_;
   std::vector<std::optional<c10::Event>> written_;  // of each slot
   // State of the collective under way.
-  std::optional<c10::Stream> stream_;
+  std::optional<c10::Stream> stream_, to_host_, to_device_;
   SharedSegment::Deadline deadline_;
   Header header_;
-  at::Tensor others_;  // device memory for what other ranks sent, if it is not read where it is
-  at::Tensor sum_;     // so far, of more than two ranks
+  at::Tensor others_;        // device memory for what other ranks sent, if it is not read where it is: a ring of groups
+  at::Tensor sum_;           // so far, of more than two ranks
+  int64_t group_bytes_ = 0;  // of a part, that are reduced at a time
+  std::vector<std::optional<c10::Event>> summed_;  // of each group of the ring
 };
 
 }  // namespace aule::distributed

@@ -100,6 +100,12 @@ c10::Stream private_stream(c10::DeviceIndex device) {
                      stream::CommandStream::private_id());
 }
 
+c10::Stream transfer_stream(c10::DeviceIndex device, bool to_host) {
+  device = resolve(device);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
+                     stream::CommandStream::transfer_id(to_host));
+}
+
 stream::CommandStream& command_stream(c10::Stream stream) {
   check_not_forked();
   TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1,

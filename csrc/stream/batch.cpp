@@ -67,18 +67,20 @@ void Ring::recycle(DeviceImpl& d) {
   used_ = total_ = 0;
 }
 
-Batch* make_batch(DeviceImpl& d) {
-  auto b = std::make_unique<Batch>();
+Batch* StreamImpl::make_batch() {
+  DeviceImpl& d = *this->d;
+  auto b = std::make_unique<Batch>(copies_only);
   VkCommandPoolCreateInfo pool{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
-  pool.queueFamilyIndex = d.queue_family;
+  pool.queueFamilyIndex = family;
   VK_CHECK(d.vk.vkCreateCommandPool(d.handle, &pool, nullptr, &b->pool));
   VkCommandBufferAllocateInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
   info.commandPool = b->pool;
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
   VK_CHECK(d.vk.vkAllocateCommandBuffers(d.handle, &info, &b->cmd));
-  if (d.timestamp_bits != 0 && d.profile.timestamp_period_ns > 0) {
+  // Copies have no estimates, and their queue could not reset a query.
+  if (!copies_only && d.timestamp_bits != 0 && d.profile.timestamp_period_ns > 0) {
     VkQueryPoolCreateInfo query{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     query.queryType = VK_QUERY_TYPE_TIMESTAMP;
     query.queryCount = 2;
@@ -91,7 +93,7 @@ void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool 
   VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   info.flags = flags;
   VK_CHECK(d.vk.vkBeginCommandBuffer(b.cmd, &info));
-  if (d.loop_guard) {
+  if (d.loop_guard && !b.copies_only) {
     const VkDescriptorSet set = d.loop_guard->set();
     d.vk.vkCmdBindDescriptorSets(b.cmd, VK_PIPELINE_BIND_POINT_COMPUTE, d.pipelines->layout(), 0, 1, &set, 0, nullptr);
   }
@@ -120,8 +122,12 @@ void end_batch(DeviceImpl& d, Batch& b) {
   if (b.writes_host || d.profile.unified_memory) {
     // A wait for the timeline does not make device writes visible to the host. This barrier does.
     VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
-    barrier.srcStageMask = VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
-    barrier.srcAccessMask = VK_ACCESS_2_SHADER_WRITE_BIT | VK_ACCESS_2_TRANSFER_WRITE_BIT;
+    barrier.srcStageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+    barrier.srcAccessMask = VK_ACCESS_2_TRANSFER_WRITE_BIT;
+    if (!b.copies_only) {
+      barrier.srcStageMask |= VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT;
+      barrier.srcAccessMask |= VK_ACCESS_2_SHADER_WRITE_BIT;
+    }
     barrier.dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT;
     barrier.dstAccessMask = VK_ACCESS_2_HOST_READ_BIT;
     VkDependencyInfo dependency{VK_STRUCTURE_TYPE_DEPENDENCY_INFO};

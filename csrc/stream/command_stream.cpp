@@ -18,7 +18,8 @@ void StreamImpl::access(Stage stage, const Access* accesses, size_t count) {
   BarrierNeed need = hazards.step(stage, accesses, count);
   if (need.needed) {
     Batch& b = target();
-    record_barrier(*d, b.cmd, need.before, need.after);
+    const uint8_t stages = copies_only ? kTransfer : kCompute | kTransfer;
+    record_barrier(*d, b.cmd, need.before & stages, need.after & stages);
     ++b.barriers;
   }
   if (!capture) return;
@@ -95,6 +96,7 @@ void StreamImpl::record(const Recorded& r) {
 void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
                           const Access* accesses, size_t access_count, Grid grid, const Work& work) {
   d->check_alive();
+  if (copies_only) throw vulkan::Error(std::string(pipeline.label) + ": kernels cannot run on a stream of transfers");
   if (!grid.x || !grid.y || !grid.z) return;
   const uint32_t counts[3] = {grid.x, grid.y, grid.z};
   for (int i = 0; i < 3; ++i) {

@@ -65,7 +65,7 @@ Marker CommandStream::record(bool timing, bool submit) {
   std::unique_lock lock(s.mutex);
   s.d->check_alive();
   Marker marker{this, 0, -1};
-  if (timing && !s.capture && s.d->timestamp_bits != 0 && s.d->profile.timestamp_period_ns > 0) {
+  if (timing && !s.capture && !s.copies_only && s.d->timestamp_bits != 0 && s.d->profile.timestamp_period_ns > 0) {
     marker.timestamp = take_slot(*s.d);
     VkQueryPool pool = pool_of(*s.d, marker.timestamp);
     uint32_t query = static_cast<uint32_t>(marker.timestamp % kSlotsPerPool);

@@ -47,10 +47,19 @@ CommandStream& CommandStream::get(int device, int64_t id) {
   impl->device = &owner;
   impl->d = &owner.impl();
   impl->id = id;
-  const bool high = has_high_priority(id);
-  const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
-  impl->queue =
-      impl->d->queues[vulkan::queue_of_stream(static_cast<uint32_t>(impl->d->queues.size()), high, turn)].get();
+  impl->copies_only = id == kToDeviceStream || id == kToHostStream;
+  const auto& transfer_queues = impl->d->transfer_queues;
+  if (impl->copies_only && !transfer_queues.empty()) {
+    const auto count = static_cast<uint32_t>(transfer_queues.size());
+    impl->queue = transfer_queues[vulkan::queue_of_transfers(count, id == kToHostStream)].get();
+    impl->family = impl->d->transfer_family;
+  } else {
+    const bool high = has_high_priority(id);
+    const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
+    const auto count = static_cast<uint32_t>(impl->d->queues.size());
+    impl->queue = impl->d->queues[vulkan::queue_of_stream(count, high, turn)].get();
+    impl->family = impl->d->queue_family;
+  }
   impl->cost = &DeviceCost::of(*impl->d);
   impl->budget_ns = std::max(1e-3, environment().time_budget_ms) * 1e6;
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};

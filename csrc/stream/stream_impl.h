@@ -56,7 +56,7 @@ void give_chunk(DeviceImpl& d, Segment* chunk);
 // Timestamps of a batch under a trace: one at its beginning, one after each entry.
 struct BatchTrace {
   VkQueryPool pool = VK_NULL_HANDLE;
-  const char* ticks = nullptr;  // in the batch's staging memory, once it has run
+  const char* ticks = nullptr;  // in the batch's staging memory, once it has run; null: they are in the pool
   std::vector<TraceEntry> entries;
   std::optional<TraceEntry> replay;  // of a graph, from the stream's last timestamp to the first one here
   uint64_t dropped = 0;
@@ -64,6 +64,8 @@ struct BatchTrace {
 
 // One command buffer, and the memory that must live until it has run.
 struct Batch {
+  explicit Batch(bool copies_only) : copies_only(copies_only) {}
+  const bool copies_only;  // as its stream's
   VkCommandPool pool = VK_NULL_HANDLE;
   VkCommandBuffer cmd = VK_NULL_HANDLE;
   VkQueryPool timing = VK_NULL_HANDLE;  // two timestamps, for the cost model
@@ -87,7 +89,6 @@ struct Batch {
   std::vector<VkSemaphoreSubmitInfo> waits;
   std::unique_ptr<BatchTrace> trace;  // null without a trace
 };
-Batch* make_batch(DeviceImpl& d);
 void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool timed);
 void end_batch(DeviceImpl& d, Batch& b);
 void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch
@@ -140,7 +141,10 @@ struct StreamImpl {
   vulkan::Device* device = nullptr;
   DeviceImpl* d = nullptr;
   vulkan::Queue* queue = nullptr;
+  uint32_t family = 0;  // of the queue
   int64_t id = 0;
+  // A stream of transfers takes copies and fills only, so that its queue may be one that does nothing else.
+  bool copies_only = false;
 
   mutable std::mutex mutex;
   VkSemaphore timeline = VK_NULL_HANDLE;
@@ -172,6 +176,7 @@ struct StreamImpl {
   Hazards saved_hazards;
 
   TraceEntry traced(Traced what, std::string name, uint64_t bytes) const;
+  Batch* make_batch();
   Batch& target();  // the batch that takes the next command; begins one if there is none
   void access(Stage stage, const Access* accesses, size_t count);  // records the barrier that the accesses need
   void record(const Recorded& r);
@@ -180,6 +185,7 @@ struct StreamImpl {
                 size_t access_count, Grid grid, const Work& work);
   void push(Batch& b, const void* params, size_t bytes);
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
+  CommandStream* stream_of_copies(uint64_t dst, uint64_t src, uint64_t bytes);
   void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget
   void time_if_needed(bool unknown, float predicted_ns);  // called before the command is recorded
   void submit_if_due();

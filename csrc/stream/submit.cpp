@@ -32,7 +32,7 @@ long lost_submission() { return static_cast<long>(environment().inject_device_lo
 Batch& StreamImpl::target() {
   if (capture) {
     if (!capture->batches.empty()) return *capture->batches.back();
-    Batch* b = make_batch(*d);
+    Batch* b = make_batch();
     capture->batches.push_back(b);
     begin_batch(*d, *b, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, false);
     return *b;
@@ -41,7 +41,7 @@ Batch& StreamImpl::target() {
   if (spare.empty()) reclaim();
   Batch* b;
   if (spare.empty()) {
-    b = make_batch(*d);
+    b = make_batch();
   } else {
     b = spare.back();
     spare.pop_back();
@@ -61,7 +61,7 @@ void StreamImpl::split_before(float predicted_ns) {
     Batch& b = *capture->batches.back();
     if (b.commands == 0 || (b.predicted_ns + predicted_ns <= budget_ns && b.commands < 1024)) return;
     end_batch(*d, b);
-    Batch* next = make_batch(*d);
+    Batch* next = make_batch();
     capture->batches.push_back(next);
     begin_batch(*d, *next, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, false);
     return;

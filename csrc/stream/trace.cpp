@@ -135,6 +135,8 @@ TraceIds& trace_ids() noexcept {
 
 void begin_trace(DeviceImpl& d, Batch& b) {
   if (!has_timestamps(d)) return;
+  const bool elsewhere = b.copies_only && !d.transfer_queues.empty();
+  if (elsewhere && d.transfer_timestamp_bits != d.timestamp_bits) return;
   auto trace = std::make_unique<BatchTrace>();
   DeviceTrace& mine = trace_of(d.index);
   {
@@ -150,7 +152,10 @@ void begin_trace(DeviceImpl& d, Batch& b) {
     info.queryCount = kStamps;
     VK_CHECK(d.vk.vkCreateQueryPool(d.handle, &info, nullptr, &trace->pool));
   }
-  d.vk.vkCmdResetQueryPool(b.cmd, trace->pool, 0, kStamps);
+  if (b.copies_only)  // a queue that only copies cannot
+    d.vk.vkResetQueryPool(d.handle, trace->pool, 0, kStamps);
+  else
+    d.vk.vkCmdResetQueryPool(b.cmd, trace->pool, 0, kStamps);
   d.vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, trace->pool, 0);
   b.trace = std::move(trace);
 }
@@ -167,6 +172,7 @@ void trace_command(DeviceImpl& d, Batch& b, TraceEntry entry) {
 }
 
 void end_trace(DeviceImpl& d, Batch& b) {
+  if (b.copies_only) return;  // collect_trace asks for them
   const auto stamps = static_cast<uint32_t>(b.trace->entries.size() + 1);
   const Piece piece = b.staging.take(d, stamps * sizeof(uint64_t));
   const Segment* chunk = d.memory->find(piece.address);
@@ -180,9 +186,18 @@ void end_trace(DeviceImpl& d, Batch& b) {
 void collect_trace(StreamImpl& s, Batch& b) {
   const std::unique_ptr<BatchTrace> trace = std::move(b.trace);
   const uint64_t mask = mask_of(*s.d);
+  std::vector<uint64_t> asked(trace->ticks != nullptr ? 0 : trace->entries.size() + 1);
+  if (!asked.empty()) {
+    AULE_STREAM_CHECK(*s.d,
+                      s.d->vk.vkGetQueryPoolResults(s.d->handle, trace->pool, 0, static_cast<uint32_t>(asked.size()),
+                                                    asked.size() * sizeof(uint64_t), asked.data(), sizeof(uint64_t),
+                                                    VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
+                      std::string());
+  }
+  const char* const ticks_of = asked.empty() ? trace->ticks : reinterpret_cast<const char*>(asked.data());
   const auto stamp = [&](size_t i) {
     uint64_t ticks;
-    std::memcpy(&ticks, trace->ticks + i * sizeof ticks, sizeof ticks);
+    std::memcpy(&ticks, ticks_of + i * sizeof ticks, sizeof ticks);
     return static_cast<int64_t>(ticks & mask);
   };
   {

@@ -38,6 +38,8 @@ std::unique_ptr<DeviceImpl> create(int index) {
   impl->labels = inst.debug_labels;
   impl->queue_family = physical.queue_family;
   impl->timestamp_bits = physical.timestamp_bits;
+  impl->transfer_family = physical.transfer_family;
+  impl->transfer_timestamp_bits = physical.transfer_timestamp_bits;
   impl->sparse_queue = physical.sparse_queue;
 
   FeatureChain features(physical);
@@ -45,21 +47,29 @@ std::unique_ptr<DeviceImpl> create(int index) {
   const uint32_t queue_count = std::min(physical.queue_count, kMaxQueues);
   std::vector<float> priorities(queue_count, kNormalPriority);
   std::fill(priorities.end() - high_priority_queues(queue_count), priorities.end(), kHighPriority);
-  const VkDeviceQueueCreateInfo queues{
-      VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.queue_family, queue_count, priorities.data()};
+  const uint32_t transfer_count = std::min(physical.transfer_count, kMaxTransferQueues);
+  constexpr std::array<float, kMaxTransferQueues> kTransferPriorities{kHighPriority, kHighPriority};
+  const VkDeviceQueueCreateInfo queues[] = {
+      {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.queue_family, queue_count, priorities.data()},
+      {VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, nullptr, 0, physical.transfer_family, transfer_count,
+       kTransferPriorities.data()}};
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = features.head();
-  info.queueCreateInfoCount = 1;
-  info.pQueueCreateInfos = &queues;
+  info.queueCreateInfoCount = transfer_count != 0 ? 2 : 1;
+  info.pQueueCreateInfos = queues;
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
   VK_CHECK(inst.vk.vkCreateDevice(physical.handle, &info, nullptr, &impl->handle));
   load_device_functions(inst.vk, impl->handle, impl->vk);
-  for (uint32_t i = 0; i < queue_count; ++i) {
-    impl->queues.push_back(std::make_unique<Queue>());
-    impl->vk.vkGetDeviceQueue(impl->handle, physical.queue_family, i, &impl->queues.back()->handle);
-  }
+  const auto take_queues = [&](uint32_t family, uint32_t count, auto& taken) {
+    for (uint32_t i = 0; i < count; ++i) {
+      taken.push_back(std::make_unique<Queue>());
+      impl->vk.vkGetDeviceQueue(impl->handle, family, i, &taken.back()->handle);
+    }
+  };
+  take_queues(physical.queue_family, queue_count, impl->queues);
+  take_queues(physical.transfer_family, transfer_count, impl->transfer_queues);
   VkPhysicalDeviceMemoryProperties2 memory{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, nullptr, {}};
   inst.vk.vkGetPhysicalDeviceMemoryProperties2(physical.handle, &memory);
   impl->memory_properties = memory.memoryProperties;

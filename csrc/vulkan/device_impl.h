@@ -30,7 +30,9 @@ struct DeviceImpl {
   bool labels = false;
   uint32_t queue_family = 0;
   uint32_t timestamp_bits = 0;
-  std::vector<std::unique_ptr<Queue>> queues;  // compute queues of one family
+  std::vector<std::unique_ptr<Queue>> queues;           // compute queues of one family
+  std::vector<std::unique_ptr<Queue>> transfer_queues;  // that only copy, of another family; none on many devices
+  uint32_t transfer_family = 0, transfer_timestamp_bits = 0;
   bool sparse_queue = false;
   VkPhysicalDeviceMemoryProperties memory_properties{};
   std::unique_ptr<MemoryPool> memory;

@@ -176,6 +176,12 @@ struct MemoryPoolImpl {
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
     if (device.profile.driver_loop_limit != 0) info.usage |= VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT;  // loop_guard.h
+    const uint32_t families[] = {device.queue_family, device.transfer_family};
+    if (!device.transfer_queues.empty()) {
+      info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+      info.queueFamilyIndexCount = 2;
+      info.pQueueFamilyIndices = families;
+    }
     VK_CHECK(device.vk.vkCreateBuffer(device.handle, &info, nullptr, &s.vk_buffer));
     const VkBufferMemoryRequirementsInfo2 ask{VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, nullptr,
                                               s.vk_buffer};

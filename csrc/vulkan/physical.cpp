@@ -93,6 +93,17 @@ void read_queues(const Functions& vk, PhysicalDevice& d) {
     d.timestamp_bits = f.timestampValidBits;
     d.sparse_queue = (f.queueFlags & VK_QUEUE_SPARSE_BINDING_BIT) != 0;
   }
+  if (environment().disabled.transfer_queue) return;
+  // Families for video and the like copy, too, on engines of their own.
+  constexpr VkQueueFlags kCopies = VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto& f = families[i].queueFamilyProperties;
+    const bool copies = (f.queueFlags & VK_QUEUE_TRANSFER_BIT) != 0 && (f.queueFlags & ~kCopies) == 0;
+    if (!copies || f.queueCount <= d.transfer_count) continue;
+    d.transfer_family = i;
+    d.transfer_count = f.queueCount;
+    d.transfer_timestamp_bits = f.timestampValidBits;
+  }
 }
 
 PhysicalDevice inspect(const Instance& instance, VkPhysicalDevice handle) {

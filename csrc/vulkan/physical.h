@@ -16,6 +16,8 @@ struct PhysicalDevice {
   std::string missing;         // baseline requirements that it lacks; empty: usable
   std::string refused_limits;  // those of TORCH_AULE_LIMITS that it cannot have; empty: usable
   uint32_t queue_family = 0, queue_count = 0, timestamp_bits = 0;
+  // The family whose queues only copy; no queues where the device has none.
+  uint32_t transfer_family = 0, transfer_count = 0, transfer_timestamp_bits = 0;
   bool sparse_queue = false;
   bool sparse_memory = false;  // and the features for it
   bool software = false;       // a CPU, whatever the switches of features.h make of the profile's kind

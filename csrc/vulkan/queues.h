@@ -1,4 +1,4 @@
-// The mapping of streams to the queues of a device's compute family. Pure.
+// The mapping of streams to the queues of a device. Pure.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +10,10 @@ constexpr float kNormalPriority = 0.5f, kHighPriority = 1.0f;  // Vulkan's scale
 
 // The last queues have high priority. A device with one queue has no priorities.
 constexpr uint32_t high_priority_queues(uint32_t queues) { return queues < 2 ? 0 : std::max(1u, queues / 4); }
+
+// Of the family that only copies: one for each direction, as the engines behind them are.
+constexpr uint32_t kMaxTransferQueues = 2;
+constexpr uint32_t queue_of_transfers(uint32_t queues, bool to_host) { return to_host ? queues - 1 : 0; }
 
 // The queue of a stream: the queues of its priority are used in turn.
 constexpr uint32_t queue_of_stream(uint32_t queues, bool high, uint32_t turn) {
