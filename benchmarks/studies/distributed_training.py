@@ -3,9 +3,10 @@
 
 GPT-2 small under bfloat16 autocast, the same global batch in one process and in `--ranks` processes with
 DistributedDataParallel: time of a step with gradients reduced while backward runs (DDP's buckets), and after it (one
-bucket), and the losses of all steps beside those of one process. Then, unless `--no-llama`, a Llama of about 1 billion
-parameters (transformers) trained by one process and sharded by FSDP2: peak memory of a device, time of a step.
-Ranks take the devices that there are, in turn, several on one if they are fewer.
+bucket), and the losses of all steps beside those of one process. Then ResNet-50 (torchvision) with as many images in
+each process as in one alone, and a Llama of about 1 billion parameters (transformers) sharded by FSDP2, with as many
+sequences in each process: throughput and peak memory of a device. `--models` names those to run. Ranks take the devices
+that there are, in turn, several on one if they are fewer.
 """
 
 from __future__ import annotations
@@ -99,6 +100,30 @@ def train_gpt2(given, rank, n, device):
     return results
 
 
+def train_resnet(given, rank, n, device):
+    import torchvision
+
+    torch.manual_seed(0)
+    net = torchvision.models.resnet50().to(device, memory_format=torch.channels_last)
+    model = DistributedDataParallel(net, gradient_as_bucket_view=True) if n > 1 else net
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    generator = torch.Generator().manual_seed(rank)
+    size = given.image
+    images = torch.randn(given.batch // n, 3, size, size, generator=generator).to(device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(1000, (given.batch // n,), generator=generator).to(device)
+
+    def step(_):
+        with torch.autocast("aule", dtype=torch.float16):
+            loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return timed_steps(step, given, n)
+
+
 def train_llama(given, rank, n, device):
     import transformers
 
@@ -145,7 +170,7 @@ def rank_main(given):
     torch.aule.set_device(device)
     if n > 1:
         dist.init_process_group("aule", init_method=f"file://{given.store}", rank=rank, world_size=n)
-    train = {"gpt2": train_gpt2, "llama": train_llama}[given.model]
+    train = {"gpt2": train_gpt2, "resnet": train_resnet, "llama": train_llama}[given.model]
     result = train(given, rank, n, device)
     if rank == 0:
         with open(given.out, "w") as file:
@@ -162,7 +187,7 @@ def results_of(model, ranks, given, steps, batch):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.json")
         options = {"model": model, "ranks": ranks, "steps": steps, "batch": batch, "context": given.context,
-                   "store": os.path.join(folder, "store"), "out": out}  # fmt: skip
+                   "image": given.image, "store": os.path.join(folder, "store"), "out": out}  # fmt: skip
         command = [sys.executable, __file__, *(f"--{k}={v}" for k, v in options.items())]
         processes = [subprocess.Popen([*command, f"--rank={rank}"], env=environment) for rank in range(ranks)]
         try:
@@ -194,19 +219,33 @@ def report_gpt2(given):
               f"| {difference:.1e} |", flush=True)  # fmt: skip
 
 
-def report_llama(given):
-    one = results_of("llama", 1, given, given.llama_steps, given.llama_batch)
-    several = results_of("llama", given.ranks, given, given.llama_steps, given.llama_batch)
+def report_resnet(given):
+    one = results_of("resnet", 1, given, given.steps, given.images)
+    several = results_of("resnet", given.ranks, given, given.steps, given.images * given.ranks)
     if one is None or several is None:
         return
-    print(f"\n| Llama, {one['parameters'] / 1e9:.2f} billion parameters, global batch {given.llama_batch} x "
-          f"{given.context}, AdamW | peak memory of a device | beside one process | step | beside one process "
-          "| largest difference of a loss |\n|---|---|---|---|---|---|")  # fmt: skip
-    print(f"| one process | {one['peak'] / 2**30:.1f} GiB | 1 | {one['seconds'] * 1e3:.0f} ms | 1 | |")
-    difference = max(abs(a - b) for a, b in zip(several["losses"], one["losses"], strict=True))
+    print(f"\n| ResNet-50, float16 autocast, channels-last, {given.images} images in each process | step "
+          "| images per second beside one process |\n|---|---|---|")  # fmt: skip
+    print(f"| one process | {one[1] * 1e3:.1f} ms | 1 |")
+    print(f"| DDP, {given.ranks} processes | {several[1] * 1e3:.1f} ms | {given.ranks * one[1] / several[1]:.2f} |",
+          flush=True)  # fmt: skip
+
+
+def report_llama(given):
+    one = results_of("llama", 1, given, given.llama_steps, given.llama_batch)
+    several = results_of("llama", given.ranks, given, given.llama_steps, given.llama_batch * given.ranks)
+    if one is None or several is None:
+        return
+    print(f"\n| Llama, {one['parameters'] / 1e9:.2f} billion parameters, {given.llama_batch} x {given.context} in each "
+          "process, AdamW | peak memory of a device | beside one process | step "
+          "| tokens per second beside one process |\n|---|---|---|---|---|")  # fmt: skip
+    print(f"| one process | {one['peak'] / 2**30:.1f} GiB | 1 | {one['seconds'] * 1e3:.0f} ms | 1 |")
     peak, took = several["peak"], several["seconds"]
     print(f"| FSDP2, {given.ranks} processes | {peak / 2**30:.1f} GiB | {peak / one['peak']:.2f} | {took * 1e3:.0f} ms "
-          f"| {one['seconds'] / took:.2f} | {difference:.1e} |")  # fmt: skip
+          f"| {given.ranks * one['seconds'] / took:.2f} |", flush=True)  # fmt: skip
+
+
+REPORTS = {"gpt2": report_gpt2, "resnet": report_resnet, "llama": report_llama}
 
 
 def main():
@@ -216,8 +255,10 @@ def main():
     parser.add_argument("--batch", type=int, default=16, help="global, of GPT-2")
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--llama-steps", type=int, default=8)
-    parser.add_argument("--llama-batch", type=int, default=8, help="global")
-    parser.add_argument("--no-llama", action="store_true")
+    parser.add_argument("--llama-batch", type=int, default=4, help="of each process")
+    parser.add_argument("--images", type=int, default=64, help="of each process, of ResNet-50")
+    parser.add_argument("--image", type=int, default=224, help="pixels along an edge")
+    parser.add_argument("--models", default=",".join(REPORTS), help="with commas")
     parser.add_argument("--limit", type=float, default=180, help="seconds of a model, then it is stopped")
     for name in ("model", "store", "out"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
@@ -230,9 +271,8 @@ def main():
     print(
         f"{given.ranks} processes, {torch.aule.device_count()} devices: {', '.join(names)}, torch {torch.__version__}"
     )
-    report_gpt2(given)
-    if not given.no_llama:
-        report_llama(given)
+    for name in given.models.split(","):
+        REPORTS[name](given)
     return 0
 
 
