@@ -27,8 +27,8 @@ constexpr int64_t kAlign = 256;           // of blocks in a slot
 constexpr int64_t kSmallRound = 4 << 20;  // of a block, or what a slot has for it
 constexpr int kPolls = 100;               // of an event, before a thread sleeps
 constexpr int64_t kLarge = 1 << 20;       // of a block: it travels beside kernels
-constexpr int64_t kGroup = 32 << 20;      // bytes that one kernel reduces
-constexpr int64_t kGroups = 2;            // in memory: one is reduced while the next comes
+constexpr int64_t kGroup = 16 << 20;      // bytes of all sources that are reduced at a time
+constexpr int64_t kPlaces = 4;            // of groups: some come while others are reduced
 
 const char* name_of(uint32_t kind) {
   constexpr const char* kNames[] = {"all_reduce", "reduce",    "reduce_scatter", "all_gather",
@@ -107,6 +107,8 @@ SharedExchange::~SharedExchange() {
       if (event) event->synchronize();
     for (const Reading& reading : reading_)
       if (reading.done) reading.done->synchronize();
+    for (const auto& event : summed_)
+      if (event) event->synchronize();
   } catch (...) {  // it is lost, and copies no more
   }
 }
@@ -141,10 +143,9 @@ void SharedExchange::run(const Exchange& exchange, c10::Stream stream) {
              static_cast<uint32_t>(exchange.dtype), static_cast<uint32_t>(exchange.root),
              static_cast<uint64_t>(exchange.bytes)};
   import();
+  ready_ = exchange.ready;
   passes(exchange);
-  others_.reset();
   sum_.reset();
-  summed_.clear();
 }
 
 void SharedExchange::passes(const Exchange& e) {
@@ -241,29 +242,34 @@ void SharedExchange::pass(const Pass& pass) {
   // One round at least: a mistake (one rank's tensor is empty, say) is found in it.
   const int64_t rounds = std::max<int64_t>(1, ceil_div(pass.longest, pitch));
   to_host_ = to_device_ = *stream_;
-  if (pass.longest >= kLarge) {
+  beside_ = travels_beside(pass.longest);
+  if (beside_) {
     to_host_ = runtime::transfer_stream(stream_->device_index(), true);
     to_device_ = runtime::transfer_stream(stream_->device_index(), false);
-    c10::Event ready{c10::DeviceType::PrivateUse1};
-    ready.record(*stream_);
+    c10::Event recorded{c10::DeviceType::PrivateUse1};
+    if (ready_ == nullptr) recorded.record(*stream_);
+    const c10::Event& ready = ready_ != nullptr ? *ready_ : recorded;
     ready.block(*to_host_);
     ready.block(*to_device_);
   }
+  ready_ = nullptr;  // a second pass is behind the first one's kernels
   const auto joined = c10::make_scope_exit([this] { join(); });
-  const bool reduces = pass.op && !pass.sources.empty();
-  const int64_t in_group = beside() ? std::clamp<int64_t>(kGroup / pitch, 1, rounds) : 1;  // rounds
+  const auto sources = static_cast<int64_t>(pass.sources.size());
+  const bool reduces = pass.op && sources != 0, staged = reduces && (beside_ || !imported());
+  const int64_t in_group = beside_ && reduces ? std::clamp<int64_t>(kGroup / (pitch * sources), 1, rounds) : 1;
   group_bytes_ = in_group * pitch;
-  if (reduces) {
-    const auto options = at::TensorOptions(at::kByte).device(stream_->device());
-    const int64_t bytes = std::min(group_bytes_, round_up(pass.longest + 1, kAlign));
-    const int64_t groups = beside() ? std::min(kGroups, ceil_div(rounds, in_group)) : 1;
-    summed_.resize(static_cast<size_t>(groups));
-    if (beside() || !imported())
-      others_ = at::empty({groups, static_cast<int64_t>(pass.sources.size()), bytes}, options);
-    if (ranks_ > 2 && rank_ != 0) sum_ = at::empty({bytes}, options);
+  const auto options = at::TensorOptions(at::kByte).device(stream_->device());
+  if (staged &&
+      (!others_.defined() || others_.device() != stream_->device() || others_.size(1) < sources * group_bytes_)) {
+    others_ = at::empty({kPlaces, sources * group_bytes_}, options);
+    summed_.clear();
+    summed_.resize(kPlaces);
   }
+  if (reduces && ranks_ > 2 && rank_ != 0)
+    sum_ = at::empty({std::min(group_bytes_, round_up(pass.longest + 1, kAlign))}, options);
   const uint32_t first = round_;
   int64_t ahead = 0;  // rounds that are on their way into slots
+  Group group;
   for (int64_t i = 0; i < rounds; ++i, ++round_) {
     retire(round_ - SharedSegment::kSlots + 1);  // the others may wait for these before they come to this round
     for (; ahead < std::min<int64_t>(rounds, i + SharedSegment::kSlots); ++ahead)
@@ -273,36 +279,63 @@ void SharedExchange::pass(const Pass& pass) {
       written.reset();
     }
     segment_->publish(round_, header_);
-    read(pass, i * pitch, pitch);
-    if (reduces && ((i + 1) % in_group == 0 || i + 1 == rounds)) {
-      const int64_t begin = i / in_group * group_bytes_;
-      sum_up(pass, begin, std::min(pass.pieces[0].bytes, (i + 1) * pitch) - begin);
+    if (i % in_group == 0) group = begin_group(pass, i * pitch, staged);
+    read(pass, group, i * pitch, pitch);
+    if (reduces) {
+      if ((i + 1) % in_group == 0 || i + 1 == rounds)
+        end_group(std::move(group), std::min(pass.pieces[0].bytes, (i + 1) * pitch));
+      settle(pass, /*all=*/!beside_);
     }
-    if (auto& done = reading_.back().done; done && !beside()) done->record(*stream_);
+    if (auto& done = reading_.back().done; done && !beside_) done->record(*stream_);
   }
+  settle(pass, /*all=*/true);
 }
 
-// Makes the stream wait for the copies beside it: the tensors are its own again, also after an error.
+// Two streams of one kind of queue would take turns.
+bool SharedExchange::travels_beside(int64_t bytes) const {
+  return bytes >= kLarge && runtime::copies_beside_kernels(stream_->device_index());
+}
+
+// Waits for the copies beside the stream: the tensors are its own again, also after an error. The stream itself does
+// not wait, for the default stream's commands stand in the same queue.
 void SharedExchange::join() noexcept {
-  if (!beside()) return;
+  coming_.clear();
+  if (!beside_) return;
   try {
     for (const c10::Stream& stream : {*to_host_, *to_device_}) {
       c10::Event done{c10::DeviceType::PrivateUse1};
       done.record(stream);
-      done.block(*stream_);
+      wait_for(done);
     }
   } catch (...) {  // the device is lost, and copies no more
   }
 }
 
+SharedExchange::Group SharedExchange::begin_group(const Pass& pass, int64_t offset, bool staged) {
+  Group group{.begin = offset, .round = round_};
+  if (!staged) return group;
+  if (coming_.size() == kPlaces) settle(pass, /*all=*/true);
+  group.place = next_place_++ % kPlaces;
+  const auto& summed = summed_[static_cast<size_t>(group.place)];
+  if (summed && beside_) summed->block(*to_device_);
+  return group;
+}
+
+void SharedExchange::end_group(Group group, int64_t end) {
+  if (end <= group.begin) return;
+  group.end = end;
+  if (beside_) group.come.emplace(c10::DeviceType::PrivateUse1).record(*to_device_);
+  coming_.push_back(std::move(group));
+}
+
 // Records the copies into the slot of a round. Returns false if it is not free and must not be waited for.
 bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint32_t round, bool wait) {
-  if (!pass.source.defined()) return true;
-  const uint32_t before = round - SharedSegment::kSlots;  // which had the slot
+  const uint32_t before = round - SharedSegment::kSlots;  // which had the slot, and its header
   if (wait)
     segment_->wait_read(before, deadline_);
   else if (!segment_->was_read(before))
     return false;
+  if (!pass.source.defined()) return true;
   bool any = false;
   for (size_t b = 0; b < pass.blocks.size(); ++b) {
     if (pass.divided && static_cast<int>(b) == rank_) continue;
@@ -318,19 +351,14 @@ bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint
   return true;
 }
 
-// The place in device memory of what a source sent, from byte `offset` of its part on.
-at::Tensor SharedExchange::staged(size_t source, int64_t offset, int64_t bytes) const {
-  const int64_t group = offset / group_bytes_ % others_.size(0);
-  return others_[group][static_cast<int64_t>(source)].narrow(0, offset % group_bytes_, bytes);
+// What a source sent of a group, from byte `begin` of the group on.
+at::Tensor SharedExchange::staged(int64_t place, size_t source, int64_t begin, int64_t bytes) const {
+  return others_[place].narrow(0, static_cast<int64_t>(source) * group_bytes_ + begin, bytes);
 }
 
 // Waits for the others' part of this round and records what reads it.
-void SharedExchange::read(const Pass& pass, int64_t offset, int64_t pitch) {
+void SharedExchange::read(const Pass& pass, const Group& group, int64_t offset, int64_t pitch) {
   Reading reading{round_, std::nullopt};
-  if (pass.op && others_.defined() && offset % group_bytes_ == 0) {
-    auto& summed = summed_[static_cast<size_t>(offset / group_bytes_ % others_.size(0))];
-    if (summed) summed->block(*to_device_);
-  }
   for (size_t i = 0; i < pass.sources.size(); ++i) {
     const int rank = pass.sources[i];
     const Header& theirs = segment_->wait_written(rank, round_, deadline_);
@@ -340,31 +368,36 @@ void SharedExchange::read(const Pass& pass, int64_t offset, int64_t pitch) {
     const int64_t bytes = std::clamp<int64_t>(piece.bytes - offset, 0, pitch);
     if (bytes == 0) continue;
     reading.done.emplace(c10::DeviceType::PrivateUse1);
-    if (pass.op && !others_.defined()) continue;  // read where it is
-    const at::Tensor to = pass.op ? staged(i, offset, bytes) : pass.into.narrow(0, piece.begin + offset, bytes);
+    if (pass.op && group.place < 0) continue;  // read where it is
+    const at::Tensor to = pass.op ? staged(group.place, i, offset - group.begin, bytes)
+                                  : pass.into.narrow(0, piece.begin + offset, bytes);
     const c10::StreamGuard guard(*to_device_);
     to.copy_(slot(rank, round_, pass.divided ? rank_ * pitch : 0, bytes), /*non_blocking=*/true);
   }
-  if (reading.done && beside()) reading.done->record(*to_device_);
+  if (reading.done && beside_) reading.done->record(*to_device_);
   reading_.push_back(std::move(reading));
 }
 
-// Reduces what has come of a part from byte `offset` on.
-void SharedExchange::sum_up(const Pass& pass, int64_t offset, int64_t bytes) {
-  if (bytes <= 0) return;
-  if (beside()) {
-    c10::Event come{c10::DeviceType::PrivateUse1};
-    come.record(*to_device_);
-    come.block(*stream_);
+void SharedExchange::settle(const Pass& pass, bool all) {
+  for (; !coming_.empty(); coming_.pop_front()) {
+    const Group& group = coming_.front();
+    if (group.come && !group.come->query()) {
+      if (!all) return;
+      wait_for(*group.come);
+    }
+    sum_up(pass, group);
   }
-  const Piece& piece = pass.pieces[0];
+}
+
+void SharedExchange::sum_up(const Pass& pass, const Group& group) {
+  const int64_t bytes = group.end - group.begin;
   const auto typed = [&](const at::Tensor& t, int64_t begin) { return t.narrow(0, begin, bytes).view(pass.dtype); };
-  const at::Tensor out = typed(pass.into, piece.begin + offset), own = typed(pass.own, offset);
+  const at::Tensor out = typed(pass.into, pass.pieces[0].begin + group.begin), own = typed(pass.own, group.begin);
   const auto part = [&](int rank) {
     if (rank == rank_) return own;
-    if (others_.defined())
-      return staged(static_cast<size_t>(rank < rank_ ? rank : rank - 1), offset, bytes).view(pass.dtype);
-    return typed(slot_on_device(rank, round_, pass.divided ? rank_ * group_bytes_ : 0, bytes), 0);
+    if (group.place >= 0)
+      return typed(staged(group.place, static_cast<size_t>(rank < rank_ ? rank : rank - 1), 0, bytes), 0);
+    return typed(slot_on_device(rank, group.round, pass.divided ? rank_ * group_bytes_ : 0, bytes), 0);
   };
   // `out` may be `own`: it is not written before that was read.
   at::Tensor sum = part(0);
@@ -373,10 +406,8 @@ void SharedExchange::sum_up(const Pass& pass, int64_t offset, int64_t bytes) {
     reduce(to, sum, part(rank), *pass.op);
     sum = to;
   }
-  if (beside()) {
-    auto& summed = summed_[static_cast<size_t>(offset / group_bytes_ % others_.size(0))];
-    summed.emplace(c10::DeviceType::PrivateUse1).record(*stream_);
-  }
+  if (group.place >= 0)
+    summed_[static_cast<size_t>(group.place)].emplace(c10::DeviceType::PrivateUse1).record(*stream_);
 }
 
 void SharedExchange::retire(uint32_t until) {

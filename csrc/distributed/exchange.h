@@ -2,10 +2,11 @@
 // rounds: copied there by its device, copied from there by the devices of the ranks that need it, and reduced on those,
 // in the order of the ranks. A device writes rounds to come while the others read the last ones.
 //
-// Large parts travel on the streams of transfers, in both directions at a time and beside kernels. What they bring is
-// reduced by few kernels, on the stream of the exchange. Small parts are on that stream alone, and are reduced from
-// where they are: queues that take turns cost more than the copies (an H100 needs 170 microseconds to turn from one to
-// another).
+// Large parts travel on the streams of transfers where these have queues of their own, in both directions at a time and
+// beside kernels. What has come is reduced on the stream of the exchange, which has the default stream's queue, and not
+// before it has come, for that queue must not wait. Small parts are on the stream of the exchange alone, and are
+// reduced from where they are: queues that take turns cost more than the copies (an H100 needs 170 microseconds to turn
+// from one to another).
 //
 // Two ranks that reduce exchange all they have. More of them scatter sums and gather these, so that a device reads
 // 2 (n - 1) / n of the size.
@@ -36,6 +37,7 @@ struct Exchange {
   c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM;
   at::ScalarType dtype = at::kByte;  // of what is reduced
   std::chrono::milliseconds timeout{};
+  const c10::Event* ready = nullptr;  // behind which both tensors are; null: they are behind what the stream has
 };
 
 class SharedExchange {
@@ -49,6 +51,12 @@ class SharedExchange {
 
  private:
   struct Pass;
+  struct Group {                 // rounds that are reduced at a time
+    int64_t begin = 0, end = 0;  // bytes of the part
+    uint32_t round = 0;          // the first
+    int64_t place = -1;          // in device memory; -1: it is reduced from where it is
+    std::optional<c10::Event> come = std::nullopt;
+  };
   struct Reading {
     uint32_t round;
     std::optional<c10::Event> done;
@@ -56,11 +64,14 @@ class SharedExchange {
   void passes(const Exchange& exchange);
   void pass(const Pass& pass);
   bool write(const Pass& pass, int64_t offset, int64_t pitch, uint32_t round, bool wait);
-  void read(const Pass& pass, int64_t offset, int64_t pitch);
-  void sum_up(const Pass& pass, int64_t offset, int64_t bytes);
-  bool beside() const { return to_host_ != *stream_; }
+  void read(const Pass& pass, const Group& group, int64_t offset, int64_t pitch);
+  Group begin_group(const Pass& pass, int64_t offset, bool staged);
+  void end_group(Group group, int64_t end);
+  void sum_up(const Pass& pass, const Group& group);
+  void settle(const Pass& pass, bool all);  // reduces the groups that have come, or all of them
+  bool travels_beside(int64_t bytes) const;
   void join() noexcept;
-  at::Tensor staged(size_t source, int64_t offset, int64_t bytes) const;
+  at::Tensor staged(int64_t place, size_t source, int64_t begin, int64_t bytes) const;
   void retire(uint32_t until);  // gives back slots that were read: those of rounds before that for certain
   at::Tensor slot(int rank, uint32_t round, int64_t begin, int64_t bytes) const;            // of the CPU
   at::Tensor slot_on_device(int rank, uint32_t round, int64_t begin, int64_t bytes) const;  // if it is imported
@@ -77,10 +88,15 @@ class SharedExchange {
   std::optional<c10::Stream> stream_, to_host_, to_device_;
   SharedSegment::Deadline deadline_;
   Header header_;
-  at::Tensor others_;        // device memory for what other ranks sent, if it is not read where it is: a ring of groups
-  at::Tensor sum_;           // so far, of more than two ranks
-  int64_t group_bytes_ = 0;  // of a part, that are reduced at a time
-  std::vector<std::optional<c10::Event>> summed_;  // of each group of the ring
+  const c10::Event* ready_ = nullptr;
+  bool beside_ = false;       // the copies are on other streams than the stream of the exchange
+  at::Tensor sum_;            // so far, of more than two ranks
+  std::deque<Group> coming_;  // that are not reduced yet, of this pass
+  int64_t group_bytes_ = 0;   // of a part, that are reduced at a time
+  // Device memory for what other ranks sent, if it is not read where it is: places of groups, taken in turn.
+  at::Tensor others_;
+  std::vector<std::optional<c10::Event>> summed_;  // of each place, the kernel that read it last
+  int64_t next_place_ = 0;
 };
 
 }  // namespace aule::distributed

@@ -5,6 +5,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
+#include <algorithm>
+
 #include "distributed/channel.h"
 #include "runtime/streams.h"
 #include "stream/interrupts.h"
@@ -114,8 +116,8 @@ void StagedWork::copy_back() {
 void StagedWork::run_exchange() {
   if (const auto failure = channel_->failure()) std::rethrow_exception(failure);
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
-  const c10::Stream stream = channel_->stream(device_.index(), Channel::Direction::from_host);
-  const Exchange& exchange = *call_.exchange;
+  const c10::Stream stream = runtime::collective_stream(device_.index());
+  Exchange& exchange = *call_.exchange;
   const c10::StreamGuard guard(stream);
   called_.block(stream);
   for (const auto* parts : {&call_.reads, &call_.writes})
@@ -123,7 +125,11 @@ void StagedWork::run_exchange() {
   for (const at::Tensor& buffer : {exchange.sent, exchange.received})
     if (buffer.defined()) buffer.record_stream(stream);
   for (const Part& part : call_.reads) pack(part, call_.factor);
+  const bool copied =
+      std::any_of(call_.reads.begin(), call_.reads.end(), [](const Part& p) { return !p.flat.empty(); });
+  if (!copied && !call_.factor) exchange.ready = &called_;
   channel_->shared()->run(exchange, stream);
+  exchange.ready = nullptr;
   for (const Part& part : call_.writes) unpack(part, call_.divisor);
   copied_back_.record(stream);
   back_ = stream;

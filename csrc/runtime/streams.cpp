@@ -94,16 +94,24 @@ void submit_recorded(c10::DeviceIndex device) noexcept {
 
 void finish_current_stream(c10::DeviceIndex device) { current_stream(device).synchronize(); }
 
-c10::Stream private_stream(c10::DeviceIndex device) {
-  device = resolve(device);
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
-                     stream::CommandStream::private_id());
+namespace {
+c10::Stream stream_of(c10::DeviceIndex device, int64_t id) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, resolve(device)), id);
+}
+}  // namespace
+
+c10::Stream private_stream(c10::DeviceIndex device) { return stream_of(device, stream::CommandStream::private_id()); }
+
+c10::Stream collective_stream(c10::DeviceIndex device) {
+  return stream_of(device, stream::CommandStream::collective_id());
 }
 
 c10::Stream transfer_stream(c10::DeviceIndex device, bool to_host) {
-  device = resolve(device);
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
-                     stream::CommandStream::transfer_id(to_host));
+  return stream_of(device, stream::CommandStream::transfer_id(to_host));
+}
+
+bool copies_beside_kernels(c10::DeviceIndex device) {
+  return stream::CommandStream::copies_beside_kernels(resolve(device));
 }
 
 stream::CommandStream& command_stream(c10::Stream stream) {

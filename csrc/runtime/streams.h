@@ -31,9 +31,11 @@ c10::Stream current_c10_stream(c10::DeviceIndex device);  // -1: current device
 c10::Stream exchange_stream(c10::Stream stream);
 // The same for the current stream of a device, when a program turns to another device.
 void submit_recorded(c10::DeviceIndex device) noexcept;
-c10::Stream private_stream(c10::DeviceIndex device);  // for work that must not join a capture
+c10::Stream private_stream(c10::DeviceIndex device);     // for work that must not join a capture
+c10::Stream collective_stream(c10::DeviceIndex device);  // likewise; on the default stream's queue
 // For copies between the host and the device; kernels cannot run there.
 c10::Stream transfer_stream(c10::DeviceIndex device, bool to_host);
+bool copies_beside_kernels(c10::DeviceIndex device);  // those on these streams
 stream::CommandStream& command_stream(c10::Stream stream);
 stream::CommandStream& current_stream(c10::DeviceIndex device = -1);
 void finish_current_stream(c10::DeviceIndex device);  // waits for it

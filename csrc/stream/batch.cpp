@@ -1,4 +1,5 @@
 // Command buffers and the memory they carry.
+#include <algorithm>
 #include <cstring>
 
 #include "core/integer.h"
@@ -65,6 +66,19 @@ void Ring::recycle(DeviceImpl& d) {
   for (Segment* chunk : chunks_) give_chunk(d, chunk);
   chunks_.clear();
   used_ = total_ = 0;
+}
+
+void Batch::wait_for(VkSemaphore timeline, uint64_t value) {
+  for (VkSemaphoreSubmitInfo& wait : waits) {
+    if (wait.semaphore != timeline) continue;
+    wait.value = std::max(wait.value, value);
+    return;
+  }
+  VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
+  wait.semaphore = timeline;
+  wait.value = value;
+  wait.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
+  waits.push_back(wait);
 }
 
 Batch* StreamImpl::make_batch() {

@@ -47,8 +47,10 @@ class CommandStream {
   static int64_t next_pool_id(int device, int priority);
   // The id of the stream that captures of a device share: the pools never give it to anyone.
   static int64_t capture_id() noexcept;
-  static int64_t private_id() noexcept;  // handed to no program, so never under capture; nor are the next two
+  static int64_t private_id() noexcept;  // handed to no program, so never under capture; nor are the next three
   static int64_t transfer_id(bool to_host) noexcept;
+  static int64_t collective_id() noexcept;        // on the queue of the default stream: the two never take turns
+  static bool copies_beside_kernels(int device);  // those on the streams of transfers
   static int64_t last_id() noexcept;
   static bool has_high_priority(int64_t id) noexcept;
 

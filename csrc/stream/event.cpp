@@ -96,12 +96,7 @@ void CommandStream::wait_for(const Marker& marker) {
   s.d->check_alive();
   s.refuse_capture("waiting for another stream");
   if (s.current && s.current->commands > 0) s.flush();  // commands recorded before need not wait
-  Batch& b = s.target();
-  VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
-  wait.semaphore = producer.timeline;
-  wait.value = marker.value;
-  wait.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
-  b.waits.push_back(wait);
+  s.target().wait_for(producer.timeline, marker.value);
 }
 
 double CommandStream::elapsed_ms(const Marker& start, const Marker& end) {

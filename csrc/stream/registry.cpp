@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kPoolStreams = 32, kNormalStreams = 24;  // the last eight serve high priority
 constexpr int64_t kPrivateStream = kPoolStreams + 1, kToDeviceStream = kPrivateStream + 1,
-                  kToHostStream = kToDeviceStream + 1, kCaptureStream = kToHostStream + 1, kLastStream = kCaptureStream;
+                  kToHostStream = kToDeviceStream + 1, kCaptureStream = kToHostStream + 1,
+                  kCollectiveStream = kCaptureStream + 1, kLastStream = kCollectiveStream;
 
 struct DeviceStreams {
   std::mutex mutex;
@@ -55,7 +56,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
     impl->family = impl->d->transfer_family;
   } else {
     const bool high = has_high_priority(id);
-    const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
+    const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id == kCollectiveStream ? kDefaultId : id);
     const auto count = static_cast<uint32_t>(impl->d->queues.size());
     impl->queue = impl->d->queues[vulkan::queue_of_stream(count, high, turn)].get();
     impl->family = impl->d->queue_family;
@@ -120,8 +121,13 @@ int64_t CommandStream::next_pool_id(int device, int priority) {
 
 int64_t CommandStream::capture_id() noexcept { return kCaptureStream; }
 int64_t CommandStream::private_id() noexcept { return kPrivateStream; }
+int64_t CommandStream::collective_id() noexcept { return kCollectiveStream; }
 int64_t CommandStream::transfer_id(bool to_host) noexcept { return to_host ? kToHostStream : kToDeviceStream; }
 int64_t CommandStream::last_id() noexcept { return kLastStream; }
+
+bool CommandStream::copies_beside_kernels(int device) {
+  return vulkan::Device::get(device).impl().copies_beside_kernels();
+}
 
 bool CommandStream::has_high_priority(int64_t id) noexcept { return id > kNormalStreams && id <= kPoolStreams; }
 

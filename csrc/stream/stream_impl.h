@@ -86,8 +86,9 @@ struct Batch {
   std::vector<std::shared_ptr<const vulkan::Pipeline>> held;  // those that may be dropped before this has run
   Ring params{MemoryKind::upload, kParamChunk};
   Ring staging{MemoryKind::host, kStagingChunk};
-  std::vector<VkSemaphoreSubmitInfo> waits;
-  std::unique_ptr<BatchTrace> trace;  // null without a trace
+  std::vector<VkSemaphoreSubmitInfo> waits;  // one for each semaphore
+  std::unique_ptr<BatchTrace> trace;         // null without a trace
+  void wait_for(VkSemaphore timeline, uint64_t value);
 };
 void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool timed);
 void end_batch(DeviceImpl& d, Batch& b);
@@ -186,6 +187,7 @@ struct StreamImpl {
   void push(Batch& b, const void* params, size_t bytes);
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   CommandStream* stream_of_copies(uint64_t dst, uint64_t src, uint64_t bytes);
+  void order_before(StreamImpl& other);                   // takes both locks, one after the other
   void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget
   void time_if_needed(bool unknown, float predicted_ns);  // called before the command is recorded
   void submit_if_due();

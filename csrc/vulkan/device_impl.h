@@ -33,6 +33,8 @@ struct DeviceImpl {
   std::vector<std::unique_ptr<Queue>> queues;           // compute queues of one family
   std::vector<std::unique_ptr<Queue>> transfer_queues;  // that only copy, of another family; none on many devices
   uint32_t transfer_family = 0, transfer_timestamp_bits = 0;
+  // Whether copies leave the streams of kernels. On a software device they do for the tests.
+  bool copies_beside_kernels() const { return !transfer_queues.empty() || profile.is_software(); }
   bool sparse_queue = false;
   VkPhysicalDeviceMemoryProperties memory_properties{};
   std::unique_ptr<MemoryPool> memory;

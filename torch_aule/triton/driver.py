@@ -121,13 +121,18 @@ class _Launcher:
 
 
 def _parts(value) -> list:
-    """A descriptor as the arguments that Triton's passes make of one; another value alone."""
+    """A descriptor as the arguments that Triton's passes make of one; another value alone.
+
+    Shape and strides come twice, as of the descriptor and behind it. Triton 3.6 does not know `round_f32_to_tf32`, and
+    older ones know no padding.
+    """
     if isinstance(value, (torch.Tensor, int, float)):
         return [value]
-    from triton.backends.driver import decompose_descriptor
-
-    base, *numbers = decompose_descriptor(value)
-    return [reach(base), *map(int, numbers)]
+    numbers = [*value.shape, *value.strides]
+    flags = [value.padding == "nan"] if hasattr(value, "padding") else []
+    if hasattr(value, "round_f32_to_tf32"):
+        flags.append(value.round_f32_to_tf32)
+    return [reach(value.base), *map(int, [*numbers, *flags, *numbers])]
 
 
 def reach(value: torch.Tensor) -> torch.Tensor:
