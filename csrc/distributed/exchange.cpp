@@ -351,7 +351,7 @@ bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint
   return true;
 }
 
-// What a source sent of a group, from byte `begin` of the group on.
+// The memory of what a source sent of a group, from byte `begin` of the group on.
 at::Tensor SharedExchange::staged(int64_t place, size_t source, int64_t begin, int64_t bytes) const {
   return others_[place].narrow(0, static_cast<int64_t>(source) * group_bytes_ + begin, bytes);
 }

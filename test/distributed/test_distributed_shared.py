@@ -20,6 +20,12 @@ def test_copied_through_a_second_buffer():
     check_ranks("distributed_shared", 3, **without("external_memory_host"), **SMALL)
 
 
+@pytest.mark.parametrize("ranks,elements", [(2, 11_000_003), (3, 5_000_003)])
+def test_large(ranks, elements):
+    """Copies beside kernels, and more groups of rounds than have a place in memory."""
+    check_ranks("distributed_large", ranks, str(elements))
+
+
 def test_not_shared():
     """The same by gloo."""
     check_ranks("distributed_shared", 2, **without("shm"))
