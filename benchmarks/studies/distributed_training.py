@@ -203,11 +203,17 @@ def results_of(model, ranks, given, steps, batch):
             return json.load(file)
 
 
+def one_and_several(model, given, steps, batch, batch_of_several):
+    """What one process and `--ranks` of them found, or None."""
+    one = results_of(model, 1, given, steps, batch)
+    several = results_of(model, given.ranks, given, steps, batch_of_several)
+    return None if one is None or several is None else (one, several)
+
+
 def report_gpt2(given):
-    one = results_of("gpt2", 1, given, given.steps, given.batch)
-    several = results_of("gpt2", given.ranks, given, given.steps, given.batch)
-    if one is None or several is None:
+    if (found := one_and_several("gpt2", given, given.steps, given.batch, given.batch)) is None:
         return
+    one, several = found
     losses, seconds = one["one process"]
     print(f"\n| GPT-2 small, global batch {given.batch} x {given.context}, bfloat16 autocast | step "
           f"| beside one process | largest difference of a loss in {given.steps} steps |")  # fmt: skip
@@ -220,10 +226,9 @@ def report_gpt2(given):
 
 
 def report_resnet(given):
-    one = results_of("resnet", 1, given, given.steps, given.images)
-    several = results_of("resnet", given.ranks, given, given.steps, given.images * given.ranks)
-    if one is None or several is None:
+    if (found := one_and_several("resnet", given, given.steps, given.images, given.images * given.ranks)) is None:
         return
+    one, several = found
     print(f"\n| ResNet-50, float16 autocast, channels-last, {given.images} images in each process | step "
           "| images per second beside one process |\n|---|---|---|")  # fmt: skip
     print(f"| one process | {one[1] * 1e3:.1f} ms | 1 |")
@@ -232,10 +237,11 @@ def report_resnet(given):
 
 
 def report_llama(given):
-    one = results_of("llama", 1, given, given.llama_steps, given.llama_batch)
-    several = results_of("llama", given.ranks, given, given.llama_steps, given.llama_batch * given.ranks)
-    if one is None or several is None:
+    if (
+        found := one_and_several("llama", given, given.llama_steps, given.llama_batch, given.llama_batch * given.ranks)
+    ) is None:
         return
+    one, several = found
     print(f"\n| Llama, {one['parameters'] / 1e9:.2f} billion parameters, {given.llama_batch} x {given.context} in each "
           "process, AdamW | peak memory of a device | beside one process | step "
           "| tokens per second beside one process |\n|---|---|---|---|---|")  # fmt: skip

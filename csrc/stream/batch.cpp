@@ -68,7 +68,7 @@ void Ring::recycle(DeviceImpl& d) {
   used_ = total_ = 0;
 }
 
-void Batch::wait_for(VkSemaphore timeline, uint64_t value) {
+void add_wait(std::vector<VkSemaphoreSubmitInfo>& waits, VkSemaphore timeline, uint64_t value) {
   for (VkSemaphoreSubmitInfo& wait : waits) {
     if (wait.semaphore != timeline) continue;
     wait.value = std::max(wait.value, value);

@@ -96,7 +96,7 @@ void CommandStream::wait_for(const Marker& marker) {
   s.d->check_alive();
   s.refuse_capture("waiting for another stream");
   if (s.current && s.current->commands > 0) s.flush();  // commands recorded before need not wait
-  s.target().wait_for(producer.timeline, marker.value);
+  add_wait(s.target().waits, producer.timeline, marker.value);
 }
 
 double CommandStream::elapsed_ms(const Marker& start, const Marker& end) {

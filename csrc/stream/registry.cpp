@@ -105,11 +105,7 @@ void StreamImpl::add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits) {
     const StreamImpl& other = *stream->impl_;
     const uint64_t value = other.uploaded.load(std::memory_order_acquire);
     if (value <= other.completed.load(std::memory_order_acquire)) continue;
-    VkSemaphoreSubmitInfo wait{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
-    wait.semaphore = other.timeline;
-    wait.value = value;
-    wait.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
-    waits.push_back(wait);
+    add_wait(waits, other.timeline, value);
   }
 }
 

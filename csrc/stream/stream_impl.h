@@ -88,8 +88,9 @@ struct Batch {
   Ring staging{MemoryKind::host, kStagingChunk};
   std::vector<VkSemaphoreSubmitInfo> waits;  // one for each semaphore
   std::unique_ptr<BatchTrace> trace;         // null without a trace
-  void wait_for(VkSemaphore timeline, uint64_t value);
 };
+// Of a timeline that is waited for already, the later value.
+void add_wait(std::vector<VkSemaphoreSubmitInfo>& waits, VkSemaphore timeline, uint64_t value);
 void begin_batch(DeviceImpl& d, Batch& b, VkCommandBufferUsageFlags flags, bool timed);
 void end_batch(DeviceImpl& d, Batch& b);
 void recycle_batch(DeviceImpl& d, Batch& b);  // ready for begin_batch

@@ -91,9 +91,9 @@ void StreamImpl::order_before(StreamImpl& other) {
   if (waits.empty() && !pending) return;
   std::lock_guard lock(other.mutex);
   if (other.current && other.current->commands > 0) other.flush();  // commands recorded before need not wait
-  Batch& b = other.target();
-  for (const VkSemaphoreSubmitInfo& wait : waits) b.wait_for(wait.semaphore, wait.value);
-  if (pending) b.wait_for(timeline, value);
+  auto& all = other.target().waits;
+  for (const VkSemaphoreSubmitInfo& wait : waits) add_wait(all, wait.semaphore, wait.value);
+  if (pending) add_wait(all, timeline, value);
 }
 
 void CommandStream::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
