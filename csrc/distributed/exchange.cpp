@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "core/integer.h"
+#include "runtime/device_info.h"
 #include "runtime/streams.h"
 
 namespace aule::distributed {
@@ -28,7 +29,9 @@ constexpr int64_t kSmallRound = 4 << 20;  // of a block, or what a slot has for 
 constexpr int kPolls = 100;               // of an event, before a thread sleeps
 constexpr int64_t kLarge = 1 << 20;       // of a block: it travels beside kernels
 constexpr int64_t kGroup = 16 << 20;      // bytes of all sources that are reduced at a time
-constexpr int64_t kPlaces = 4;            // of groups: some come while others are reduced
+constexpr size_t kFewestPlaces = 4;       // of groups: some come while others are reduced
+constexpr int64_t kStaged = 512 << 20;    // bytes of all places, at most
+constexpr int64_t kStagedShare = 16;      // and of the device's memory this part
 
 const char* name_of(uint32_t kind) {
   constexpr const char* kNames[] = {"all_reduce", "reduce",    "reduce_scatter", "all_gather",
@@ -107,8 +110,8 @@ SharedExchange::~SharedExchange() {
       if (event) event->synchronize();
     for (const Reading& reading : reading_)
       if (reading.done) reading.done->synchronize();
-    for (const auto& event : summed_)
-      if (event) event->synchronize();
+    for (const Place& place : places_)
+      if (place.summed) place.summed->synchronize();
   } catch (...) {  // it is lost, and copies no more
   }
 }
@@ -143,6 +146,7 @@ void SharedExchange::run(const Exchange& exchange, c10::Stream stream) {
              static_cast<uint32_t>(exchange.dtype), static_cast<uint32_t>(exchange.root),
              static_cast<uint64_t>(exchange.bytes)};
   import();
+  give_places_back();
   ready_ = exchange.ready;
   passes(exchange);
   sum_.reset();
@@ -259,12 +263,7 @@ void SharedExchange::pass(const Pass& pass) {
   const int64_t in_group = beside_ && reduces ? std::clamp<int64_t>(kGroup / (pitch * sources), 1, rounds) : 1;
   group_bytes_ = in_group * pitch;
   const auto options = at::TensorOptions(at::kByte).device(stream_->device());
-  if (staged &&
-      (!others_.defined() || others_.device() != stream_->device() || others_.size(1) < sources * group_bytes_)) {
-    others_ = at::empty({kPlaces, sources * group_bytes_}, options);
-    summed_.clear();
-    summed_.resize(kPlaces);
-  }
+  place_bytes_ = staged ? sources * group_bytes_ : 0;
   if (reduces && ranks_ > 2 && rank_ != 0)
     sum_ = at::empty({std::min(group_bytes_, round_up(pass.longest + 1, kAlign))}, options);
   const uint32_t first = round_;
@@ -279,7 +278,7 @@ void SharedExchange::pass(const Pass& pass) {
       written.reset();
     }
     segment_->publish(round_, header_);
-    if (i % in_group == 0) group = begin_group(pass, i * pitch, staged);
+    if (i % in_group == 0) group = begin_group(pass, i * pitch);
     read(pass, group, i * pitch, pitch);
     if (reduces) {
       if ((i + 1) % in_group == 0 || i + 1 == rounds)
@@ -311,14 +310,52 @@ void SharedExchange::join() noexcept {
   }
 }
 
-SharedExchange::Group SharedExchange::begin_group(const Pass& pass, int64_t offset, bool staged) {
+SharedExchange::Group SharedExchange::begin_group(const Pass& pass, int64_t offset) {
   Group group{.begin = offset, .round = round_};
-  if (!staged) return group;
-  if (coming_.size() == kPlaces) settle(pass, /*all=*/true);
-  group.place = next_place_++ % kPlaces;
-  const auto& summed = summed_[static_cast<size_t>(group.place)];
-  if (summed && beside_) summed->block(*to_device_);
+  if (place_bytes_ != 0) group.place = take_place(pass);
   return group;
+}
+
+// Sums stand behind all kernels that were submitted before them (those of backward, say). A place that waits for its sum
+// is therefore left alone while there may be more places: else copies would wait for these kernels, too.
+int64_t SharedExchange::take_place(const Pass& pass) {
+  const auto fits = [&](const Place& place) {
+    return place.memory.device() == stream_->device() && place.memory.numel() >= place_bytes_;
+  };
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    const auto comes = [&](const Group& group) { return group.place == static_cast<int64_t>(i); };
+    if (fits(place) && std::none_of(coming_.begin(), coming_.end(), comes) && (!place.summed || place.summed->query()))
+      return static_cast<int64_t>(i);
+  }
+  size_t taken = places_.size();
+  if (taken >= kFewestPlaces && static_cast<int64_t>(taken + 1) * place_bytes_ > most_staged()) {
+    settle(pass, /*all=*/true);
+    taken = next_place_++ % places_.size();
+    Place& place = places_[taken];
+    if (fits(place)) {
+      if (beside_ && place.summed) place.summed->block(*to_device_);
+      return static_cast<int64_t>(taken);
+    }
+    place = {};
+  } else {
+    places_.emplace_back();
+  }
+  const c10::StreamGuard guard(*to_device_);  // which writes to it first
+  places_[taken].memory = at::empty({place_bytes_}, at::TensorOptions(at::kByte).device(stream_->device()));
+  return static_cast<int64_t>(taken);
+}
+
+// After the last collectives of a step nothing needs the places any more.
+void SharedExchange::give_places_back() {
+  const auto idle = [](const Place& place) { return !place.summed || place.summed->query(); };
+  if (places_.size() > kFewestPlaces && std::all_of(places_.begin(), places_.end(), idle))
+    places_.resize(kFewestPlaces);
+}
+
+int64_t SharedExchange::most_staged() const {
+  const auto memory = static_cast<int64_t>(runtime::device_profile(stream_->device_index()).device_heap_bytes);
+  return std::min(kStaged, memory / kStagedShare);
 }
 
 void SharedExchange::end_group(Group group, int64_t end) {
@@ -353,7 +390,8 @@ bool SharedExchange::write(const Pass& pass, int64_t offset, int64_t pitch, uint
 
 // The memory of what a source sent of a group, from byte `begin` of the group on.
 at::Tensor SharedExchange::staged(int64_t place, size_t source, int64_t begin, int64_t bytes) const {
-  return others_[place].narrow(0, static_cast<int64_t>(source) * group_bytes_ + begin, bytes);
+  const at::Tensor& memory = places_[static_cast<size_t>(place)].memory;
+  return memory.narrow(0, static_cast<int64_t>(source) * group_bytes_ + begin, bytes);
 }
 
 // Waits for the others' part of this round and records what reads it.
@@ -406,8 +444,10 @@ void SharedExchange::sum_up(const Pass& pass, const Group& group) {
     reduce(to, sum, part(rank), *pass.op);
     sum = to;
   }
-  if (group.place >= 0)
-    summed_[static_cast<size_t>(group.place)].emplace(c10::DeviceType::PrivateUse1).record(*stream_);
+  if (group.place < 0) return;
+  Place& place = places_[static_cast<size_t>(group.place)];
+  place.memory.record_stream(*stream_);
+  place.summed.emplace(c10::DeviceType::PrivateUse1).record(*stream_);
 }
 
 void SharedExchange::retire(uint32_t until) {

@@ -3,10 +3,9 @@
 // in the order of the ranks. A device writes rounds to come while the others read the last ones.
 //
 // Large parts travel on the streams of transfers where these have queues of their own, in both directions at a time and
-// beside kernels. What has come is reduced on the stream of the exchange, which has the default stream's queue, and not
-// before it has come, for that queue must not wait. Small parts are on the stream of the exchange alone, and are
-// reduced from where they are: queues that take turns cost more than the copies (an H100 needs 170 microseconds to turn
-// from one to another).
+// beside kernels. What has come is reduced on the stream of the exchange, and not before it has come: on a device
+// without async compute queues this stream has the default stream's queue, which must not wait. Small parts are on the
+// stream of the exchange alone, and are reduced from where they are.
 //
 // Two ranks that reduce exchange all they have. More of them scatter sums and gather these, so that a device reads
 // 2 (n - 1) / n of the size.
@@ -57,6 +56,10 @@ class SharedExchange {
     int64_t place = -1;          // in device memory; -1: it is reduced from where it is
     std::optional<c10::Event> come = std::nullopt;
   };
+  struct Place {  // device memory for a group, if it is not read where it is
+    at::Tensor memory = {};
+    std::optional<c10::Event> summed = std::nullopt;  // behind the kernels that read it last
+  };
   struct Reading {
     uint32_t round;
     std::optional<c10::Event> done;
@@ -65,7 +68,10 @@ class SharedExchange {
   void pass(const Pass& pass);
   bool write(const Pass& pass, int64_t offset, int64_t pitch, uint32_t round, bool wait);
   void read(const Pass& pass, const Group& group, int64_t offset, int64_t pitch);
-  Group begin_group(const Pass& pass, int64_t offset, bool staged);
+  Group begin_group(const Pass& pass, int64_t offset);
+  int64_t take_place(const Pass& pass);
+  void give_places_back();
+  int64_t most_staged() const;  // bytes of device memory for what comes
   void end_group(Group group, int64_t end);
   void sum_up(const Pass& pass, const Group& group);
   void settle(const Pass& pass, bool all);  // reduces the groups that have come, or all of them
@@ -93,10 +99,9 @@ class SharedExchange {
   at::Tensor sum_;            // so far, of more than two ranks
   std::deque<Group> coming_;  // that are not reduced yet, of this pass
   int64_t group_bytes_ = 0;   // of a part, that are reduced at a time
-  // Device memory for what other ranks sent, if it is not read where it is: places of groups, taken in turn.
-  at::Tensor others_;
-  std::vector<std::optional<c10::Event>> summed_;  // of each place, the kernel that read it last
-  int64_t next_place_ = 0;
+  std::vector<Place> places_;
+  size_t next_place_ = 0;    // if all are taken, the one that waits longest
+  int64_t place_bytes_ = 0;  // that a group of this pass needs; 0: it is read where it is
 };
 
 }  // namespace aule::distributed

@@ -8,6 +8,7 @@
 // DeviceLost.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,12 @@ struct Marker {
   int32_t timestamp = -1;  // slot of a timestamp query, -1 without timing
 };
 
+// Something that a stream is to wait for, which another thread of the host has not recorded yet.
+struct Arrival {
+  std::function<bool()> ready;                  // whether `arrive` would not block
+  std::function<void(CommandStream&)> arrive;  // blocks until it is recorded, then makes the stream wait for it
+};
+
 // The work before a stream: batches submitted and not finished, and the commands in these and recorded since.
 struct StreamLoad {
   uint64_t batches, commands, limit;  // the limit is of batches
@@ -49,7 +56,7 @@ class CommandStream {
   static int64_t capture_id() noexcept;
   static int64_t private_id() noexcept;  // handed to no program, so never under capture; nor are the next three
   static int64_t transfer_id(bool to_host) noexcept;
-  static int64_t collective_id() noexcept;        // on the queue of the default stream: the two never take turns
+  static int64_t collective_id() noexcept;
   static bool copies_beside_kernels(int device);  // those on the streams of transfers
   static int64_t last_id() noexcept;
   static bool has_high_priority(int64_t id) noexcept;
@@ -86,6 +93,10 @@ class CommandStream {
   // `submit`: also submits the commands recorded before. Not with timing, which would split a measured range.
   Marker record(bool timing, bool submit = false);
   void wait_for(const Marker& marker);  // work recorded after this runs after the marker (any stream, any device)
+  // What is recorded after this runs after what arrives. The host waits for that only when it must: before the stream's
+  // next command is recorded, and before anything waits for a marker that was recorded after this. Then an error of
+  // `arrive` is thrown, too. No lock is held meanwhile.
+  void wait_later(Arrival arrival);
   static double elapsed_ms(const Marker& start, const Marker& end);
   void release(Marker& marker);  // gives a timestamp slot back
 
@@ -107,10 +118,16 @@ class CommandStream {
 
  private:
   friend struct StreamImpl;
+  friend void synchronize_device(int device, bool arrivals);
+  void await_arrivals();                 // returns at once where there are none
+  void await_arrivals_of(uint64_t value);  // those before a marker
+  bool arrived() const;
   std::unique_ptr<StreamImpl> impl_;
 };
 
-void synchronize_device(int device);  // all streams of the device
+// All streams of the device. Without `arrivals` a stream that awaits some is left as it is: for threads on which these may
+// depend, and for those that hold locks.
+void synchronize_device(int device, bool arrivals = true);
 // Throws IndexError (vulkan/check.h) once, with kernel and index, when a kernel of this device reported one.
 void raise_device_errors(int device);
 }  // namespace aule::stream

@@ -56,7 +56,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
     impl->family = impl->d->transfer_family;
   } else {
     const bool high = has_high_priority(id);
-    const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id == kCollectiveStream ? kDefaultId : id);
+    const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
     const auto count = static_cast<uint32_t>(impl->d->queues.size());
     impl->queue = impl->d->queues[vulkan::queue_of_stream(count, high, turn)].get();
     impl->family = impl->d->queue_family;
@@ -127,15 +127,20 @@ bool CommandStream::copies_beside_kernels(int device) {
 
 bool CommandStream::has_high_priority(int64_t id) noexcept { return id > kNormalStreams && id <= kPoolStreams; }
 
-void synchronize_device(int device) {
+void synchronize_device(int device, bool arrivals) {
   if (!vulkan::device_created(device)) return;
-  DeviceStreams& all = streams_of(device);
-  for (auto& slot : all.streams) {
-    if (CommandStream* s = slot.load(std::memory_order_acquire)) s->flush();
+  std::vector<std::pair<CommandStream*, uint64_t>> values;
+  for (auto& slot : streams_of(device).streams) {
+    CommandStream* s = slot.load(std::memory_order_acquire);
+    if (s == nullptr) continue;
+    if (arrivals || s->arrived()) {
+      values.emplace_back(s, s->flush());
+    } else {
+      std::lock_guard lock(s->impl_->mutex);
+      values.emplace_back(s, s->impl_->submitted);
+    }
   }
-  for (auto& slot : all.streams) {
-    if (CommandStream* s = slot.load(std::memory_order_acquire)) s->wait_quietly(s->pending_value());
-  }
+  for (const auto& [stream, value] : values) stream->wait_quietly(value);
   raise_recorded_error(device);  // after the waits for all streams
   vulkan::Device::get(device).impl().check_alive();
 }
