@@ -9,6 +9,7 @@
 
 #include "distributed/channel.h"
 #include "runtime/streams.h"
+#include "stream/command_stream.h"
 #include "stream/interrupts.h"
 
 namespace aule::distributed {
@@ -197,6 +198,26 @@ c10::intrusive_ptr<c10::ivalue::Future> StagedWork::getFuture() {
 }
 
 bool StagedWork::wait(std::chrono::milliseconds timeout) {
+  if (call_.exchange && timeout == kNoTimeout && !has_ended()) {
+    const c10::Stream stream = runtime::current_c10_stream(device_.index());
+    const auto self = c10::intrusive_ptr<StagedWork>::unsafe_reclaim_from_nonowning(this);
+    const auto arrive = [self, stream](stream::CommandStream&) {
+      self->wait_for_end(kNoTimeout);
+      self->copied_back_.block(stream);
+    };
+    if (runtime::wait_later(stream, {[self] { return self->has_ended(); }, arrive})) return true;
+  }
+  wait_for_end(timeout);
+  synchronize();
+  return true;
+}
+
+bool StagedWork::has_ended() {
+  std::lock_guard lock(mutex_);
+  return completed_;
+}
+
+void StagedWork::wait_for_end(std::chrono::milliseconds timeout) {
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   while (!completed_) {
@@ -211,9 +232,6 @@ bool StagedWork::wait(std::chrono::milliseconds timeout) {
     lock.lock();
   }
   if (exception_) std::rethrow_exception(exception_);
-  lock.unlock();
-  synchronize();
-  return true;
 }
 
 bool StagedWork::isCompleted() {

@@ -3,7 +3,9 @@
 // Lifetime: the calling thread records the copies to the host, a thread of the channel waits for them and starts gloo's
 // work, another waits for that and records the copies back. From then on the work is complete: wait() makes the
 // caller's stream wait for the copies. It blocks the host until they have been submitted: with one queue, a stream that
-// waited for a later submission would stop it. Where the ranks share memory, the second thread does all of this.
+// waited for a later submission would stop it. Where the ranks share memory, the second thread does all of this, and
+// wait() on a stream other than the default one does not block: the host waits when that stream is used next, so that
+// FSDP records a layer's kernels while the next one's parameters come.
 #pragma once
 #include <ATen/core/ivalue.h>
 #include <c10/core/Event.h>
@@ -63,6 +65,8 @@ class StagedWork final : public c10d::Work {
   std::exception_ptr described(std::exception_ptr error) const;
 
   void release() noexcept;
+  bool has_ended();
+  void wait_for_end(std::chrono::milliseconds timeout);  // blocks the host, and throws the error
 
   std::shared_ptr<Channel> channel_;  // until it is released
   Call call_;

@@ -1,5 +1,8 @@
 // Signals while the host waits for the device: Python's handlers run then, and Ctrl-C is a KeyboardInterrupt. They run
 // on the thread that Python calls the main one; a wait on another thread goes on, as everything there does.
+#include <functional>
+#include <optional>
+
 #include "python/bindings.h"
 
 namespace aule::python {
@@ -26,7 +29,13 @@ bool signal_pending() {
   return true;
 }
 
-constexpr runtime::InterruptHooks kHooks{&check_signals, &signal_pending};
+void unlocked(const std::function<void()>& wait) {
+  std::optional<py::gil_scoped_release> released;
+  if (Py_IsInitialized() && PyGILState_Check()) released.emplace();
+  wait();
+}
+
+constexpr runtime::InterruptHooks kHooks{&check_signals, &signal_pending, &unlocked};
 
 }  // namespace
 

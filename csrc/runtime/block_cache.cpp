@@ -374,14 +374,14 @@ void DeviceCache::process_pending(bool wait) {
 void DeviceCache::wait_for_device(std::unique_lock<std::mutex>& lock) {
   if (!capturing_.empty()) return;
   lock.unlock();
-  stream::synchronize_device(device_);
+  stream::synchronize_device(device_, /*arrivals=*/false);
   lock.lock();
 }
 
 uint64_t DeviceCache::release_cached(uint64_t bytes) {
   if (!capturing_.empty()) return 0;
   const stream::Uninterrupted locked;  // with the lock; the long wait was wait_for_device
-  stream::synchronize_device(device_);
+  stream::synchronize_device(device_, /*arrivals=*/false);
   process_pending(true);
   std::vector<Block*> whole;
   for (Block* head : segments_)

@@ -114,6 +114,13 @@ bool copies_beside_kernels(c10::DeviceIndex device) {
   return stream::CommandStream::copies_beside_kernels(resolve(device));
 }
 
+bool wait_later(c10::Stream stream, stream::Arrival arrival) {
+  stream::CommandStream& waits = command_stream(stream);
+  if (stream.id() == stream::CommandStream::kDefaultId || waits.capturing()) return false;
+  waits.wait_later(std::move(arrival));
+  return true;
+}
+
 stream::CommandStream& command_stream(c10::Stream stream) {
   check_not_forked();
   TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1,

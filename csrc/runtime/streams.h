@@ -13,6 +13,7 @@ class Tensor;
 }
 
 namespace aule::stream {
+struct Arrival;
 class CommandStream;
 }
 
@@ -32,7 +33,10 @@ c10::Stream exchange_stream(c10::Stream stream);
 // The same for the current stream of a device, when a program turns to another device.
 void submit_recorded(c10::DeviceIndex device) noexcept;
 c10::Stream private_stream(c10::DeviceIndex device);     // for work that must not join a capture
-c10::Stream collective_stream(c10::DeviceIndex device);  // likewise; on the default stream's queue
+c10::Stream collective_stream(c10::DeviceIndex device);  // likewise
+// Makes a stream wait for what another thread has yet to record (stream/command_stream.h). Returns false, and does
+// nothing, for the default stream: a program expects its errors at the call; and for one under capture.
+bool wait_later(c10::Stream stream, stream::Arrival arrival);
 // For copies between the host and the device; kernels cannot run there.
 c10::Stream transfer_stream(c10::DeviceIndex device, bool to_host);
 bool copies_beside_kernels(c10::DeviceIndex device);  // those on these streams

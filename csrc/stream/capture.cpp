@@ -25,6 +25,7 @@ LiveGraphs& graphs_of(int device) {
 
 void CommandStream::capture_begin() {
   StreamImpl& s = *impl_;
+  await_arrivals();
   reclaim_finished(s.d->index);
   std::lock_guard lock(s.mutex);
   s.d->check_alive();
@@ -61,6 +62,7 @@ std::shared_ptr<CapturedGraph> CommandStream::capture_end() {
 }
 
 void CommandStream::replay(CapturedGraph& graph) {
+  await_arrivals();
   StreamImpl& s = *impl_;
   uint64_t submitted;
   {

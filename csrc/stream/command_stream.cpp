@@ -167,6 +167,7 @@ int64_t CommandStream::id() const { return impl_->id; }
 
 void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
                              const Access* accesses, size_t access_count, Grid grid, const Work& work) {
+  await_arrivals();
   uint64_t behind;
   {
     std::lock_guard lock(impl_->mutex);
@@ -178,6 +179,7 @@ void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* param
 
 void CommandStream::push_label(const char* name) {
   if (!impl_->d->labels) return;
+  await_arrivals();
   std::lock_guard lock(impl_->mutex);
   VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT};
   label.pLabelName = name;
@@ -191,6 +193,7 @@ void CommandStream::pop_label() {
 }
 
 uint64_t CommandStream::flush() {
+  await_arrivals();
   std::lock_guard lock(impl_->mutex);
   impl_->d->check_alive();
   return impl_->flush();
@@ -222,6 +225,7 @@ uint64_t CommandStream::pending_value() const {
 
 bool CommandStream::done(uint64_t value) {
   if (impl_->completed.load(std::memory_order_acquire) >= value) return true;
+  if (arrived()) await_arrivals_of(value);
   std::lock_guard lock(impl_->mutex);
   impl_->d->check_alive();
   if (value > impl_->submitted) impl_->flush();
@@ -234,6 +238,7 @@ void CommandStream::wait(uint64_t value) {
 }
 
 void CommandStream::wait_quietly(uint64_t value) {
+  await_arrivals_of(value);
   {
     std::lock_guard lock(impl_->mutex);
     impl_->d->check_alive();

@@ -1,7 +1,12 @@
 // Markers: points in a stream's order, with or without a timestamp.
+#include <algorithm>
 #include <cmath>
+#include <exception>
+#include <limits>
+#include <optional>
 
 #include "core/per_device.h"
+#include "stream/interrupts.h"
 #include "stream/stream_impl.h"
 
 namespace aule::stream {
@@ -61,6 +66,7 @@ VkQueryPool pool_of(DeviceImpl& d, int32_t slot) {
 }  // namespace
 
 Marker CommandStream::record(bool timing, bool submit) {
+  if (timing) await_arrivals();
   StreamImpl& s = *impl_;
   std::unique_lock lock(s.mutex);
   s.d->check_alive();
@@ -86,6 +92,7 @@ Marker CommandStream::record(bool timing, bool submit) {
 void CommandStream::wait_for(const Marker& marker) {
   if (!marker.stream || marker.value == 0 || marker.stream == this) return;
   StreamImpl& producer = *marker.stream->impl_;
+  marker.stream->await_arrivals_of(marker.value);
   if (marker.stream->done(marker.value)) return;  // this submits the marker's batch, too
   StreamImpl& s = *impl_;
   if (producer.d != s.d) {  // a timeline semaphore belongs to one device, so the host waits
@@ -97,6 +104,65 @@ void CommandStream::wait_for(const Marker& marker) {
   s.refuse_capture("waiting for another stream");
   if (s.current && s.current->commands > 0) s.flush();  // commands recorded before need not wait
   add_wait(s.target().waits, producer.timeline, marker.value);
+}
+
+void CommandStream::wait_later(Arrival arrival) {
+  await_arrivals();
+  StreamImpl& s = *impl_;
+  {
+    std::lock_guard arrivals_lock(s.arrivals_mutex);
+    std::lock_guard lock(s.mutex);
+    s.d->check_alive();
+    s.refuse_capture("waiting for another thread");
+    s.flush();   // what has a marker already does not wait
+    s.target();  // which signals the markers to come
+    s.arrivals.push_back(std::move(arrival));
+    s.awaits.store(true, std::memory_order_release);
+  }
+  s.arrivals_changed.notify_all();
+}
+
+void CommandStream::await_arrivals() { await_arrivals_of(std::numeric_limits<uint64_t>::max()); }
+
+void CommandStream::await_arrivals_of(uint64_t value) {
+  StreamImpl& s = *impl_;
+  if (!s.awaits.load(std::memory_order_acquire)) return;
+  wait_unlocked([&] {
+    std::unique_lock arrivals_lock(s.arrivals_mutex);
+    while (s.awaits.load(std::memory_order_relaxed)) {
+      {
+        std::lock_guard lock(s.mutex);
+        if (value <= s.submitted) return;
+      }
+      if (s.arriving) {
+        s.arrivals_changed.wait(arrivals_lock);
+        continue;
+      }
+      std::optional<Arrival> arrival = std::move(s.arrivals.front());
+      s.arrivals.pop_front();
+      s.arriving = true;
+      arrivals_lock.unlock();
+      std::exception_ptr error;
+      try {
+        arrival->arrive(*this);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      arrival.reset();  // what it holds may need locks
+      arrivals_lock.lock();
+      s.arriving = false;
+      s.awaits.store(!s.arrivals.empty(), std::memory_order_release);
+      s.arrivals_changed.notify_all();
+      if (error) std::rethrow_exception(error);
+    }
+  });
+}
+
+bool CommandStream::arrived() const {
+  const StreamImpl& s = *impl_;
+  if (!s.awaits.load(std::memory_order_acquire)) return true;
+  std::lock_guard lock(s.arrivals_mutex);
+  return !s.arriving && std::all_of(s.arrivals.begin(), s.arrivals.end(), [](const Arrival& a) { return a.ready(); });
 }
 
 double CommandStream::elapsed_ms(const Marker& start, const Marker& end) {

@@ -32,6 +32,13 @@ bool interrupt_pending() {
   return ask != nullptr && ask->pending();
 }
 
+void wait_unlocked(const std::function<void()>& wait) {
+  if (const auto* ask = installed.load(std::memory_order_acquire))
+    ask->unlocked(wait);
+  else
+    wait();
+}
+
 Uninterrupted::Uninterrupted() noexcept { ++uninterrupted; }
 Uninterrupted::~Uninterrupted() { --uninterrupted; }
 

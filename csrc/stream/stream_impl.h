@@ -2,6 +2,7 @@
 // the function.
 #pragma once
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -172,6 +173,13 @@ struct StreamImpl {
 
   // The error record's address was asked for, so the next dispatch may write memory that the host reads.
   std::atomic<bool> error_record_used{false};
+
+  // Of wait_later. Meanwhile the current batch has no command, and is submitted with the waits for what has arrived.
+  std::atomic<bool> awaits{false};
+  mutable std::mutex arrivals_mutex;  // taken before `mutex`, and not held while the host waits
+  std::condition_variable arrivals_changed;
+  std::deque<Arrival> arrivals;
+  bool arriving = false;  // a thread waits for one of them
 
   CapturedGraph* capture = nullptr;
   std::shared_ptr<CapturedGraph> capture_owner;

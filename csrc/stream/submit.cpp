@@ -105,7 +105,7 @@ void StreamImpl::submit_if_due() {
 }
 
 uint64_t StreamImpl::flush() {
-  if (capture || !current) return submitted;
+  if (capture || !current || awaits.load(std::memory_order_acquire)) return submitted;
   d->check_alive();
   Batch* b = current;
   end_batch(*d, *b);

@@ -97,6 +97,7 @@ void StreamImpl::order_before(StreamImpl& other) {
 }
 
 void CommandStream::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
+  await_arrivals();
   if (CommandStream* const other = impl_->stream_of_copies(dst, src, bytes)) {
     impl_->order_before(*other->impl_);
     other->copy(dst, src, bytes);
@@ -115,6 +116,7 @@ void CommandStream::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
 
 void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
   if (bytes == 0) return;
+  await_arrivals();
   StreamImpl& s = *impl_;
   std::unique_lock lock(s.mutex);
   s.d->check_alive();
@@ -136,6 +138,7 @@ void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
 
 void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
   if (bytes == 0) return;
+  await_arrivals();
   StreamImpl& s = *impl_;
   DeviceImpl& d = *s.d;
   std::unique_lock lock(s.mutex);
@@ -175,6 +178,7 @@ void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
 void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
   if (bytes == 0) return;
   note_wait();
+  await_arrivals();
   StreamImpl& s = *impl_;
   DeviceImpl& d = *s.d;
   Place from = place(d, src, bytes, "download");

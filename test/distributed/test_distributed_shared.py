@@ -22,8 +22,20 @@ def test_copied_through_a_second_buffer():
 
 @pytest.mark.parametrize("ranks,elements", [(2, 11_000_003), (3, 5_000_003)])
 def test_large(ranks, elements):
-    """Copies beside kernels, and more groups of rounds than have a place in memory."""
+    """Copies beside kernels, in several groups of rounds."""
     check_ranks("distributed_large", ranks, str(elements))
+
+
+def test_more_groups_than_places():
+    """With 1 GiB of memory all places together have 64 MiB."""
+    check_ranks("distributed_large", 2, "20000003", TORCH_AULE_LIMITS="device_heap_bytes=1GiB")
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_late(ranks):
+    """The host is free while a stream beside the default one waits for a collective."""
+    outputs = check_ranks("distributed_late", ranks)
+    assert all("free" in output for output in outputs), outputs
 
 
 def test_not_shared():
