@@ -1,25 +1,30 @@
 """Whole models under torch.compile: the loss and every parameter's gradient against float64 on the CPU, run eagerly.
 
-TORCH_AULE_LONG_TESTS=1 takes all models of benchmarks/studies/compiled_models.py, each with rows that change, too.
+TORCH_AULE_LONG_TESTS=1 takes all models of transformers that `benchmark compiled` has, each with rows that change, too.
 """
 
 import copy
 import os
-import sys
 
 import pytest
 import torch
 from torch.utils._pytree import tree_map
 
-from helpers import ROOT, needs_shader_compiler
+from helpers import needs_shader_compiler
 from kinks import draw_clear
 
 pytest.importorskip("transformers")
 pytest.importorskip("torch._inductor.codegen.simd")
 needs_shader_compiler()
 
-sys.path.insert(0, str(ROOT / "benchmarks" / "studies"))
-from compiled_models import MODELS, gradients, loss_of, result_of, targets_of, without_dropout  # noqa: E402
+from torch_aule.benchmark.cases.compiled_models import (  # noqa: E402
+    MODELS,
+    gradients,
+    loss_of,
+    result_of,
+    targets_of,
+    without_dropout,
+)
 
 LONG = os.environ.get("TORCH_AULE_LONG_TESTS", "0") not in ("", "0")
 SHORT = ("mlp", "resnet50")  # half a minute of two cores together
@@ -46,7 +51,10 @@ def compare(model, run, inputs, name):
     assert error < TOLERANCE * LOOSER.get(name, 1), f"gradients differ by {error:.1e}"
 
 
-@pytest.mark.parametrize("name", MODELS if LONG else SHORT)
+TRAINED = [name for name, model in MODELS.items() if model.training and not name.startswith("suite:")]
+
+
+@pytest.mark.parametrize("name", TRAINED if LONG else SHORT)
 def test_models(device, name):
     torch._dynamo.reset()
 

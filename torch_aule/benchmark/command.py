@@ -12,6 +12,7 @@ import torch
 
 from torch_aule.benchmark.cases import GROUPS
 from torch_aule.benchmark.cases import chosen as described
+from torch_aule.benchmark.harness import compiled
 from torch_aule.benchmark.harness import options as run_options
 from torch_aule.benchmark.harness import timing
 from torch_aule.benchmark.harness.case import GPU, SOFTWARE, Case, Sizes
@@ -89,6 +90,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("file")
     p.add_argument("--format", choices=FORMATS, default="markdown",
                    help="tables, one JSON object, or a CSV row for each result (default: markdown)")  # fmt: skip
+
+    p = commands.add_parser("compiled", help="time whole models, eager and compiled, on this device and on CUDA")
+    compiled.add(p)
 
     p = commands.add_parser("roof", help="measure what the device can reach, and keep it for the profiler's report")
     p.add_argument("--device", type=int, default=0, help="index of the aule device")
@@ -186,6 +190,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if options.command == "run":
         return run(options)
+    if options.command == "compiled":
+        return compiled.run(options)
     if options.command == "compare":
         return compared(record.read(options.before), record.read(options.after), options)
     if options.command == "report":

@@ -146,7 +146,7 @@ def _logits(output):
     return output["out"] if isinstance(output, dict) and "out" in output else getattr(output, "logits", output)
 
 
-def _inputs(model: Model, device: str, dtype: torch.dtype):
+def inputs_of(model: Model, device: str, dtype: torch.dtype):
     """Of the model's forward, and of the loss."""
     generator = torch.Generator().manual_seed(0)
 
@@ -207,7 +207,7 @@ def _case(model: Model, training: bool, main: bool) -> Case:
             net = net.to(memory_format=torch.channels_last)
         if not training:
             net = net.to(device, torch.bfloat16).eval()
-            inputs, _ = _inputs(model, device, torch.bfloat16)
+            inputs, _ = inputs_of(model, device, torch.bfloat16)
 
             @torch.no_grad()
             def infer():
@@ -217,7 +217,7 @@ def _case(model: Model, training: bool, main: bool) -> Case:
             return infer
         net = net.to(device).train()
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-5, fused=True)
-        inputs, wanted = _inputs(model, device, torch.float32)
+        inputs, wanted = inputs_of(model, device, torch.float32)
 
         losses = []
 
