@@ -15,7 +15,7 @@
 #include <ATen/ops/_foreach_sqrt_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_sub_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_zero_compositeexplicitautograd_dispatch.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 
 #include <algorithm>
 
@@ -134,7 +134,8 @@ std::vector<Tensor> fresh(Each each, TensorList self, std::initializer_list<Tens
   std::vector<Tensor> out;
   if (!can_run(self, operands, scalars)) return out;
   out.reserve(self.size());
-  for (const Tensor& t : self) out.push_back(at::empty_like(t));
+  // `self` walks dense, so that this is empty_like with fewer ways through the dispatcher.
+  for (const Tensor& t : self) out.push_back(at::empty_strided(t.sizes(), t.strides(), t.options()));
   run(each, out, self, operands, scalars);
   return out;
 }
