@@ -5,6 +5,7 @@
 
 namespace aule::aten {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl(ROW("cat", ops::cat));
   m.impl(ROW("cat.out", ops::cat_out));
   m.impl(ROW("_chunk_cat", ops::chunk_cat));
   m.impl(ROW("_chunk_cat.out", ops::chunk_cat_out));

@@ -3,6 +3,7 @@
 Nothing behind a result is written.
 """
 
+import random
 import warnings
 
 import pytest
@@ -120,3 +121,34 @@ def test_nothing_behind_a_result_is_written(device, n, dtype):
         torch.add(x[part], 2, out=x[part])
         torch.add(on[part], 2, out=on[part])
         assert torch.equal(on.cpu(), x)
+
+
+def test_concatenation_has_dtype_and_strides_of_the_cpu(device):
+    for _ in range(40):
+        dims = random.choice((1, 2, 4, 4, 4, 5))
+        dim = random.randrange(dims)
+        shape = [random.randrange(1, 5) for _ in range(dims)]
+        other = {4: torch.channels_last, 5: torch.channels_last_3d}.get(dims, torch.contiguous_format)
+        tensors = []
+        for _ in range(random.randrange(1, 5)):
+            sizes = [random.randrange(4) if d == dim else size for d, size in enumerate(shape)]
+            x = torch.randint(-9, 9, sizes).to(random.choice((torch.float32, torch.float16, torch.int32)))
+            tensors.append(x.contiguous(memory_format=random.choice((torch.contiguous_format, other))))
+        if random.random() < 0.2:
+            tensors.insert(random.randrange(len(tensors) + 1), torch.empty(0))
+        ours, theirs = torch.cat([x.to(device) for x in tensors], dim), torch.cat(tensors, dim)
+        assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
+        assert torch.equal(ours.cpu(), theirs)
+
+
+def test_concatenation_refuses_what_the_cpu_refuses(device):
+    x = torch.ones(2, 3)
+    for tensors, dim in (([x, torch.ones(2, 2)], 0), ([x, torch.ones(2)], 0), ([x, torch.tensor(1.0)], 0), ([x], 2)):
+        with pytest.raises((RuntimeError, IndexError)) as wanted:
+            torch.cat(tensors, dim)
+        with pytest.raises(type(wanted.value)):
+            torch.cat([t.to(device) for t in tensors], dim)
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.cat([x.to(device), x])
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.cat([x, x.to(device)])

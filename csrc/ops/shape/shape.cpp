@@ -5,6 +5,7 @@
 #include <ATen/native/TensorShape.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/_chunk_cat_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -34,49 +35,90 @@
 
 namespace aule::ops {
 
-// Strided copies, which may convert dtypes. Vectors without elements may have any partner.
-at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out) {
-  const char* op = "cat";
-  const auto tensors = list.materialize();
+namespace {
+
+// What torch.cat makes of its tensors.
+struct Joined {
+  c10::SmallVector<const at::Tensor*, 8> parts;  // without vectors that have no elements: these may have any partner
+  at::ScalarType dtype = at::kFloat;
+  int64_t dim = 0;
+  at::DimVector shape;
+};
+
+Joined joined_from(const at::ITensorListRef& list, const at::MaterializedITensorListRef& tensors, int64_t dim) {
   TORCH_CHECK(!tensors.empty(), "torch.cat(): expected a non-empty list of Tensors");
-  const auto skipped = [](const at::Tensor& t) { return t.dim() == 1 && t.size(0) == 0; };
-  const at::Tensor* first = nullptr;
+  Joined result;
+  result.dtype = at::native::result_type(list);
   for (const at::Tensor& t : tensors) {
     TORCH_CHECK(t.dim() > 0, "zero-dimensional tensor cannot be concatenated");
-    check_same_device(op, {&out, &t});
-    if (first == nullptr && !skipped(t)) first = &t;
+    if (t.dim() != 1 || t.size(0) != 0) result.parts.push_back(&t);
   }
-  const at::ScalarType common = at::native::result_type(list);
-  TORCH_CHECK(at::canCast(common, out.scalar_type()),
-              "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
-  if (first == nullptr) {
-    at::native::resize_output(out, {0});
-    return out;
+  if (result.parts.empty()) {
+    result.shape = {0};
+    return result;
   }
-  dim = at::maybe_wrap_dim(dim, first->dim());
-  at::DimVector shape(first->sizes());
-  shape[dim] = 0;
-  for (const at::Tensor& t : tensors) {
-    if (skipped(t)) continue;
-    TORCH_CHECK(t.dim() == first->dim(), "Tensors must have same number of dimensions: got ", first->dim(), " and ",
-                t.dim());
-    for (int64_t d = 0; d < t.dim(); ++d)
-      TORCH_CHECK(d == dim || t.size(d) == first->size(d), "Sizes of tensors must match except in dimension ", dim,
-                  ". Expected size ", first->size(d), " but got size ", t.size(d), " for a tensor in the list.");
-    shape[dim] += t.size(dim);
+  const at::Tensor& first = *result.parts[0];
+  result.dim = dim = at::maybe_wrap_dim(dim, first.dim());
+  result.shape = first.sizes();
+  result.shape[dim] = 0;
+  for (const at::Tensor* t : result.parts) {
+    TORCH_CHECK(t->dim() == first.dim(), "Tensors must have same number of dimensions: got ", first.dim(), " and ",
+                t->dim());
+    for (int64_t d = 0; d < t->dim(); ++d)
+      TORCH_CHECK(d == dim || t->size(d) == first.size(d), "Sizes of tensors must match except in dimension ", dim,
+                  ". Expected size ", first.size(d), " but got size ", t->size(d), " for a tensor in the list.");
+    result.shape[dim] += t->size(dim);
   }
-  at::native::resize_output(out, shape);
-  at::assert_no_internal_overlap(out);
-  int64_t at_index = 0;
+  return result;
+}
+
+// Strided copies, which may convert dtypes.
+void join(const Joined& joined, const at::Tensor& out) {
   ManyCopies copies(out.device());
-  for (const at::Tensor& t : tensors) {
-    if (skipped(t)) continue;
-    at::assert_no_overlap(out, t);
-    const int64_t length = t.size(dim);
-    if (t.numel() > 0) copies.add(out.narrow(dim, at_index, length), t);
-    at_index += length;
+  int64_t offset = out.storage_offset();
+  for (const at::Tensor* t : joined.parts) {
+    const int64_t length = t->size(joined.dim);
+    // As out.narrow, without its ways through the dispatcher.
+    if (t->numel() > 0) copies.add(at::native::as_strided_tensorimpl(out, t->sizes(), out.strides(), offset), *t);
+    offset += length * out.stride(joined.dim);
   }
   copies.run();
+}
+
+// Of torch.cat without `out`: that of the tensors, if they agree.
+at::MemoryFormat common_format(const at::MaterializedITensorListRef& tensors) {
+  const at::MemoryFormat format = tensors[0].get().suggest_memory_format();
+  for (const at::Tensor& t : tensors)
+    if (t.suggest_memory_format() != format) return at::MemoryFormat::Contiguous;
+  return format;
+}
+
+}  // namespace
+
+at::Tensor& cat_out(const at::ITensorListRef& list, int64_t dim, at::Tensor& out) {
+  const auto tensors = list.materialize();
+  for (const at::Tensor& t : tensors) check_same_device("cat", {&out, &t});
+  const Joined joined = joined_from(list, tensors, dim);
+  TORCH_CHECK(at::canCast(joined.dtype, out.scalar_type()),
+              "torch.cat(): input types can't be cast to the desired output type ", out.scalar_type());
+  at::native::resize_output(out, joined.shape);
+  if (joined.parts.empty()) return out;
+  at::assert_no_internal_overlap(out);
+  for (const at::Tensor* t : joined.parts) at::assert_no_overlap(out, *t);
+  join(joined, out);
+  return out;
+}
+
+at::Tensor cat(const at::ITensorListRef& list, int64_t dim) {
+  const auto tensors = list.materialize();
+  const Joined joined = joined_from(list, tensors, dim);
+  const at::Tensor* on_device = nullptr;
+  for (const at::Tensor& t : tensors)
+    if (t.device().is_privateuseone()) on_device = &t;
+  for (const at::Tensor& t : tensors) check_same_device("cat", {on_device, &t});
+  const at::Tensor out =
+      at::empty(joined.shape, on_device->options().dtype(joined.dtype).memory_format(common_format(tensors)));
+  join(joined, out);
   return out;
 }
 

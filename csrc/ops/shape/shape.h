@@ -7,6 +7,7 @@
 
 namespace aule::ops {
 
+at::Tensor cat(const at::ITensorListRef& tensors, int64_t dim);
 at::Tensor& cat_out(const at::ITensorListRef& tensors, int64_t dim, at::Tensor& out);
 at::Tensor chunk_cat(at::TensorList tensors, int64_t dim, int64_t num_chunks);
 at::Tensor& chunk_cat_out(at::TensorList tensors, int64_t dim, int64_t num_chunks, at::Tensor& out);
