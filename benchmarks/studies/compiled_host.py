@@ -57,6 +57,7 @@ def measure(name: str, device: str, mode: str, small: bool, seconds: float) -> l
     import torch
 
     from torch_aule.benchmark.cases.compiled_models import MODELS, loss_of, targets_of, without_dropout
+    from torch_aule.measure.timing import Stopwatch
 
     clock, graph, synchronize = time.thread_time, [], getattr(torch, device).synchronize
     torch.manual_seed(0)
@@ -96,13 +97,13 @@ def measure(name: str, device: str, mode: str, small: bool, seconds: float) -> l
     for _ in range(30):
         step()
     synchronize()
-    start, walls = time.perf_counter(), []
-    while time.perf_counter() - start < seconds or len(walls) < 3:
-        begin = time.perf_counter()
+    start, walls = Stopwatch(), []
+    while start.seconds < seconds or len(walls) < 3:
+        begin = Stopwatch()
         for _ in range(10):
             step()
         synchronize()
-        walls.append((time.perf_counter() - begin) / 10)
+        walls.append(begin.seconds / 10)
     graph.clear()
     rows, autograd = [], []
     for _ in range(20):

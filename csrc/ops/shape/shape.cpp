@@ -37,7 +37,7 @@ namespace aule::ops {
 
 namespace {
 
-// What torch.cat makes of its tensors.
+// The result of torch.cat, before it has memory.
 struct Joined {
   c10::SmallVector<const at::Tensor*, 8> parts;  // without vectors that have no elements: these may have any partner
   at::ScalarType dtype = at::kFloat;

@@ -262,7 +262,7 @@ def result_of(model, inputs):
 
 
 def targets_of(name: str, model, inputs):
-    """What a language model predicts, a class for each row, or random values, as batch norms fix sums of results."""
+    """The tokens that a language model predicts, classes, or random values, since batch norms fix sums of results."""
     key = MODELS[name].predicts
     if key is not None:
         return inputs[key] if key else inputs

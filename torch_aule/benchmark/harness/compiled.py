@@ -22,6 +22,8 @@ from pathlib import Path
 
 import torch
 
+from torch_aule.measure.timing import Stopwatch
+
 READY = "compiled, ready to be timed"
 START = """
 import sys, types
@@ -93,7 +95,7 @@ def _calls(name: str, device: str, small: bool):
 def measure(name: str, device: str, options: argparse.Namespace) -> dict:
     """One model on one device: times, and how far gradients, or results of inference, are apart."""
     module = getattr(torch, device)
-    start = time.perf_counter()
+    start = Stopwatch()
     eager, step, result = _calls(name, device, options.small)
     runs = {"eager": eager, "compiled": torch.compile(eager)}
     compared = [result(run) for run in reversed(runs.values())]
@@ -103,18 +105,18 @@ def measure(name: str, device: str, options: argparse.Namespace) -> dict:
     for run in runs.values():
         step(run)
     module.synchronize()
-    record["compile_s"] = time.perf_counter() - start
+    record["compile_s"] = start.seconds
     module.empty_cache()
     print(READY, flush=True)
     sys.stdin.readline()  # until it is this process's turn
 
     def milliseconds(run, count):
         module.synchronize()
-        start = time.perf_counter()
+        start = Stopwatch()
         for _ in range(count):
             step(run)
         module.synchronize()
-        return (time.perf_counter() - start) / count * 1e3
+        return start.seconds / count * 1e3
 
     counts = {}
     for key, run in runs.items():
@@ -161,7 +163,7 @@ class Child:
         return self
 
     def record(self, seconds: float) -> dict:
-        """What it measures, now that it may."""
+        """Its measurement, for which it is now told to go on."""
         with contextlib.suppress(BrokenPipeError):  # it has failed
             self.process.stdin.write("go\n")
             self.process.stdin.flush()
