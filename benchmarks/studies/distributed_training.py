@@ -142,6 +142,10 @@ def train_llama(given, rank, n, device):
         for layer in model.model.layers:
             fully_shard(layer, mp_policy=policy)
         fully_shard(model, mp_policy=policy)
+        if given.prefetch:
+            layers = list(model.model.layers)
+            for layer, following in zip(layers, layers[1:]):
+                layer.set_modules_to_forward_prefetch([following])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     torch.aule.empty_cache()
     torch.aule.reset_peak_memory_stats()
@@ -189,6 +193,8 @@ def results_of(model, ranks, given, steps, batch):
         options = {"model": model, "ranks": ranks, "steps": steps, "batch": batch, "context": given.context,
                    "image": given.image, "store": os.path.join(folder, "store"), "out": out}  # fmt: skip
         command = [sys.executable, __file__, *(f"--{k}={v}" for k, v in options.items())]
+        if given.prefetch:
+            command.append("--prefetch")
         processes = [subprocess.Popen([*command, f"--rank={rank}"], env=environment) for rank in range(ranks)]
         try:
             codes = [process.wait(given.limit) for process in processes]
@@ -265,6 +271,7 @@ def main():
     parser.add_argument("--images", type=int, default=64, help="of each process, of ResNet-50")
     parser.add_argument("--image", type=int, default=224, help="pixels along an edge")
     parser.add_argument("--models", default=",".join(REPORTS), help="with commas")
+    parser.add_argument("--prefetch", action="store_true", help="FSDP2 asks for the next layer before it runs one")
     parser.add_argument("--limit", type=float, default=180, help="seconds of a model, then it is stopped")
     for name in ("model", "store", "out"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)

@@ -43,6 +43,11 @@ def test_many_groups():
     check_ranks("distributed_many_groups", 2)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_many_calls():
+    check_ranks("distributed_many_calls", 2)
+
+
 def test_without_torch_distributed():
     """The package imports where PyTorch has none, and says what is missing where it has no gloo."""
     check_python(
