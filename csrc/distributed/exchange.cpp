@@ -316,8 +316,8 @@ SharedExchange::Group SharedExchange::begin_group(const Pass& pass, int64_t offs
   return group;
 }
 
-// Sums stand behind all kernels that were submitted before them (those of backward, say). A place that waits for its sum
-// is therefore left alone while there may be more places: else copies would wait for these kernels, too.
+// Sums may stand behind kernels that were submitted before them (those of backward, say). A place that waits for its
+// sum is therefore left alone while there may be more places: else copies would wait for these kernels, too.
 int64_t SharedExchange::take_place(const Pass& pass) {
   const auto fits = [&](const Place& place) {
     return place.memory.device() == stream_->device() && place.memory.numel() >= place_bytes_;

@@ -9,7 +9,6 @@
 
 #include "distributed/channel.h"
 #include "runtime/streams.h"
-#include "stream/command_stream.h"
 #include "stream/interrupts.h"
 
 namespace aule::distributed {
@@ -201,11 +200,11 @@ bool StagedWork::wait(std::chrono::milliseconds timeout) {
   if (call_.exchange && timeout == kNoTimeout && !has_ended()) {
     const c10::Stream stream = runtime::current_c10_stream(device_.index());
     const auto self = c10::intrusive_ptr<StagedWork>::unsafe_reclaim_from_nonowning(this);
-    const auto arrive = [self, stream](stream::CommandStream&) {
+    const auto arrive = [self, stream] {
       self->wait_for_end(kNoTimeout);
       self->copied_back_.block(stream);
     };
-    if (runtime::wait_later(stream, {[self] { return self->has_ended(); }, arrive})) return true;
+    if (runtime::wait_later(stream, [self] { return self->has_ended(); }, arrive)) return true;
   }
   wait_for_end(timeout);
   synchronize();

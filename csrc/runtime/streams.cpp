@@ -114,10 +114,10 @@ bool copies_beside_kernels(c10::DeviceIndex device) {
   return stream::CommandStream::copies_beside_kernels(resolve(device));
 }
 
-bool wait_later(c10::Stream stream, stream::Arrival arrival) {
+bool wait_later(c10::Stream stream, std::function<bool()> ready, std::function<void()> arrive) {
   stream::CommandStream& waits = command_stream(stream);
   if (stream.id() == stream::CommandStream::kDefaultId || waits.capturing()) return false;
-  waits.wait_later(std::move(arrival));
+  waits.wait_later({std::move(ready), std::move(arrive)});
   return true;
 }
 

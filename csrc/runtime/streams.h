@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "stream/interrupts.h"
 
@@ -13,7 +14,6 @@ class Tensor;
 }
 
 namespace aule::stream {
-struct Arrival;
 class CommandStream;
 }
 
@@ -36,7 +36,7 @@ c10::Stream private_stream(c10::DeviceIndex device);     // for work that must n
 c10::Stream collective_stream(c10::DeviceIndex device);  // likewise
 // Makes a stream wait for what another thread has yet to record (stream/command_stream.h). Returns false, and does
 // nothing, for the default stream: a program expects its errors at the call; and for one under capture.
-bool wait_later(c10::Stream stream, stream::Arrival arrival);
+bool wait_later(c10::Stream stream, std::function<bool()> ready, std::function<void()> arrive);
 // For copies between the host and the device; kernels cannot run there.
 c10::Stream transfer_stream(c10::DeviceIndex device, bool to_host);
 bool copies_beside_kernels(c10::DeviceIndex device);  // those on these streams

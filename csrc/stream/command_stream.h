@@ -35,8 +35,8 @@ struct Marker {
 
 // Something that a stream is to wait for, which another thread of the host has not recorded yet.
 struct Arrival {
-  std::function<bool()> ready;                  // whether `arrive` would not block
-  std::function<void(CommandStream&)> arrive;  // blocks until it is recorded, then makes the stream wait for it
+  std::function<bool()> ready;   // whether `arrive` would not block
+  std::function<void()> arrive;  // blocks until it is recorded, then makes the stream wait for it
 };
 
 // The work before a stream: batches submitted and not finished, and the commands in these and recorded since.
@@ -93,9 +93,9 @@ class CommandStream {
   // `submit`: also submits the commands recorded before. Not with timing, which would split a measured range.
   Marker record(bool timing, bool submit = false);
   void wait_for(const Marker& marker);  // work recorded after this runs after the marker (any stream, any device)
-  // What is recorded after this runs after what arrives. The host waits for that only when it must: before the stream's
-  // next command is recorded, and before anything waits for a marker that was recorded after this. Then an error of
-  // `arrive` is thrown, too. No lock is held meanwhile.
+  // Later commands of the stream run after what arrives. The host waits for that only when it must: before the stream's
+  // next command is recorded, and before anything waits for a marker that was recorded after this call. An error of
+  // `arrive` is thrown then. No lock is held meanwhile.
   void wait_later(Arrival arrival);
   static double elapsed_ms(const Marker& start, const Marker& end);
   void release(Marker& marker);  // gives a timestamp slot back
@@ -125,8 +125,8 @@ class CommandStream {
   std::unique_ptr<StreamImpl> impl_;
 };
 
-// All streams of the device. Without `arrivals` a stream that awaits some is left as it is: for threads on which these may
-// depend, and for those that hold locks.
+// All streams of the device. Without `arrivals` a stream that awaits some is left as it is: for threads on which these
+// may depend, and for those that hold locks.
 void synchronize_device(int device, bool arrivals = true);
 // Throws IndexError (vulkan/check.h) once, with kernel and index, when a kernel of this device reported one.
 void raise_device_errors(int device);

@@ -144,7 +144,7 @@ void CommandStream::await_arrivals_of(uint64_t value) {
       arrivals_lock.unlock();
       std::exception_ptr error;
       try {
-        arrival->arrive(*this);
+        arrival->arrive();
       } catch (...) {
         error = std::current_exception();
       }
