@@ -1,8 +1,9 @@
 """wait() on a stream beside the default one: the host goes on, and whatever uses the stream later comes after the result.
 
-The last rank calls each collective later than the others. `free`: the others' calls returned before that.
+The last rank calls a collective only when the calls of the others have returned: were they to block, nothing would end.
 """
 
+import itertools
 import time
 
 import torch
@@ -10,11 +11,11 @@ import torch.distributed as dist
 
 from distributed_group import device, rank, size, start
 
-LATE = 0.4  # seconds
 ELEMENTS = 70_001
 
-start()
+start(seconds=60)
 last = rank == size - 1
+store, numbers = dist.distributed_c10d._get_default_store(), itertools.count()
 side, other = torch.aule.Stream(), torch.aule.Stream()
 
 
@@ -24,17 +25,18 @@ def summed(round, dtype=torch.float32):
     return parts[rank].to(device), sum(parts)
 
 
-def called(tensors):
-    """Collectives of the side stream, the last rank late; whether the host was free before that one had called them."""
+def called(tensors, meanwhile=lambda: None, late=True):
+    """Collectives of the side stream. Late: the last rank's come when the others have ended `meanwhile`."""
     side.wait_stream(torch.aule.current_stream())
-    dist.barrier()
-    if last:
-        time.sleep(LATE)
-    begin = time.monotonic()
+    number = next(numbers)
+    if last and late:
+        store.wait([f"returned {number} {other}" for other in range(size - 1)])
     with torch.aule.stream(side):
         for tensor in tensors:
             dist.all_reduce(tensor)
-    return last or time.monotonic() - begin < LATE / 2
+    if not last and late:
+        meanwhile()
+        store.set(f"returned {number} {rank}", "")
 
 
 def used(how, tensor):
@@ -75,16 +77,15 @@ def used(how, tensor):
     return tensor
 
 
-free = []
 WAYS = ["event", "stream", "kernel", "timed event", "query", "event query", "synchronize", "device", "read"]
 for round, how in enumerate(WAYS):
     first, total = summed(round)
-    free.append(called([first]))
+    called([first])
     assert torch.equal(used(how, first).cpu(), total), how
     # Two of them, one behind the other: the second call waits for the first.
     first, total = summed(round)
     second, more = summed(round + 7)
-    called([first, second])
+    called([first, second], late=False)
     assert torch.equal(used(how, second).cpu(), more), how
     assert torch.equal(first.cpu(), total), how
 
@@ -92,12 +93,14 @@ for round, how in enumerate(WAYS):
 tensor, total = summed(40)
 with torch.aule.stream(side):
     before = side.record_event()
-free.append(called([tensor]))
-if not last:
-    begin = time.monotonic()
+
+
+def meanwhile():
     before.synchronize()
-    assert time.monotonic() - begin < LATE / 2, "an earlier event waited"
     assert not side.query(), "the result cannot be there"
+
+
+called([tensor], meanwhile)
 copies = [used("kernel", tensor)]
 del tensor
 copies += [torch.full((ELEMENTS,), -1.0, device=device) for _ in range(4)]
@@ -116,5 +119,4 @@ if size == 2:
     else:
         raise AssertionError("no error")
     side.synchronize()  # once
-print("free" if all(free) else f"blocked {free}", flush=True)
 dist.destroy_process_group()
