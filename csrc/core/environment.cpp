@@ -76,6 +76,9 @@ bool parse(const std::string& text, PieceType& value) {
 bool parse(const std::string& text, AlignedRows& value) {
   return choose<AlignedRows>(text, {{"always", AlignedRows::always}, {"never", AlignedRows::never}}, value);
 }
+bool parse(const std::string& text, HaloConv& value) {
+  return choose<HaloConv>(text, {{"always", HaloConv::always}, {"never", HaloConv::never}}, value);
+}
 bool parse(const std::string& text, ProductParts& value) {
   return choose<ProductParts>(text, {{"by_cost", ProductParts::by_cost}, {"always", ProductParts::always}}, value);
 }

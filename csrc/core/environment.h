@@ -39,6 +39,8 @@ enum class PieceType : uint8_t { bfloat16, float16 };
 enum class AlignedRows : uint8_t { by_cost, always, never };
 // Products in two parts, whose second has smaller tiles: if the planner expects a gain, or whatever it expects.
 enum class ProductParts : uint8_t { never, by_cost, always };
+// Convolutions by tiles that hold the halo of their positions: if the planner expects a gain, or whatever it expects.
+enum class HaloConv : uint8_t { by_cost, always, never };
 
 // clang-format off: tables
 //  X(type, member, default, variable)
@@ -82,7 +84,10 @@ enum class ProductParts : uint8_t { never, by_cost, always };
   X(PieceType,        float32_pieces,        PieceType::bfloat16)    \
   X(bool,             quantized_dot,         false)                  \
   X(ProductParts,     product_parts,         ProductParts::never)    \
-  X(AlignedRows,      aligned_rows,          AlignedRows::by_cost)
+  X(AlignedRows,      aligned_rows,          AlignedRows::by_cost)    \
+  X(HaloConv,         halo_conv,             HaloConv::by_cost)       \
+  X(Numbers,          halo_tile,             {})                      \
+  X(Numbers,          halo_weight_tile,      {})
 // clang-format on
 
 struct Environment {

@@ -47,16 +47,7 @@ shared float fragment_staging[SUBGROUPS * MAT_M * STAGING_COLUMNS];
 #include "matmul/tile_order.glsl"
 
 #if FRAGMENTS
-uvec4 transpose4(uvec4 w) {  // 4 x 4 words of 4 neighbouring lanes
-  const uint lane = gl_SubgroupInvocationID;
-  const bool odd = (lane & 1) != 0, upper = (lane & 2) != 0;
-  uint a = subgroupShuffleXor(odd ? w.x : w.y, 1), b = subgroupShuffleXor(odd ? w.z : w.w, 1);
-  if (odd) { w.x = a; w.z = b; } else { w.y = a; w.w = b; }
-  a = subgroupShuffleXor(upper ? w.x : w.z, 2);
-  b = subgroupShuffleXor(upper ? w.y : w.w, 2);
-  if (upper) { w.x = a; w.y = b; } else { w.z = a; w.w = b; }
-  return w;
-}
+#include "matmul/transpose4.glsl"
 #define FILL(m, u, w) { m[0] = low(u.x); m[1] = high(u.x); m[2] = low(u.y); m[3] = high(u.y); \
                         m[4] = low(w.x); m[5] = high(w.x); m[6] = low(w.y); m[7] = high(w.y); }
 #endif

@@ -5,6 +5,7 @@
 A line is `forward f16 1x56x56 by 1x3x3 stride 1x2x2 images 2 channels 64 out_channels 64 groups 1`, or the pass `input`
 or `weight`; channels are those of all groups. `last`: channels-last. `@2`: two bytes past an aligned address.
 `precision:high`: what torch.set_float32_matmul_precision allows. No images: the convolution is empty.
+`halo_conv=never`: a setting of TORCH_AULE_OVERRIDES.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def plan(device: str, line: str) -> str:
     address = (1 << 20) + (int(start[1]) if start else 0)
     settings = address, precision[1] if precision else "highest"
     profile, probes = matmul_plans.described_device(device)
-    return torch_aule._C.conv_route(profile, probes, which, dtype, " last" in rest, axes, counts, *settings)
+    overrides = dict(word.split("=") for word in rest.split() if "=" in word)
+    return torch_aule._C.conv_route(profile, probes, which, dtype, " last" in rest, axes, counts, *settings, overrides)
 
 
 def read_table() -> dict[str, dict[str, str]]:

@@ -21,7 +21,8 @@ def test_every_route_is_in_the_table():
     text = "\n".join(plan for plans in TABLE.values() for plan in plans.values())
     for words in (
         "grouped_conv 8 results", "grouped_conv_weight 3x3 taps", "pointwise", "gathered", "products of pieces: 3",
-        "products of pieces: 1", "direct", "columns", "blocks", ": gathered", ": pointwise",
+        "products of pieces: 1", "direct", "columns", "blocks", ": gathered", ": pointwise", "halo_conv ",
+        "halo_conv_weight",
     ):  # fmt: skip
         assert words in text, words
 
@@ -30,7 +31,7 @@ def test_loops_that_a_device_ends_leave_no_kernel():
     """Of groups, where even one tap of one channel takes more turns than the device's loops may have."""
     profile = torch_aule._C.device_profile(conv_routes.DEVICES["h200"][0] | {"max_loop_iterations": 1})
     axes = family_plans.pool_axes("1x9x9 by 1x3x3")
-    route = torch_aule._C.conv_route(profile, {}, "forward", "f32", False, axes, [1, 8, 8, 2], 1 << 20, "highest")
+    route = torch_aule._C.conv_route(profile, {}, "forward", "f32", False, axes, [1, 8, 8, 2], 1 << 20, "highest", {})
     assert route == "none: a loop is too long"
 
 

@@ -53,7 +53,7 @@ MAIN = re.compile(r"flash_|gemm|gemv|implicit_gemm|conv_direct|grouped_conv")
 # Variants that are planned for subgroups of one size, because they multiply on matrix units.
 ON_MATRICES = (
     r"flash_attn_\w+_coopmat(_opaque)?<", r"flash_attn_\w+_from_ds<", r"gem[mv]_coopmat<",
-    r"gemm_int8<MATRIX=(8|16)", r"gemm_quantized<", r"implicit_gemm<T=b?float16",
+    r"gemm_int8<MATRIX=(8|16)", r"gemm_quantized<", r"implicit_gemm<T=b?float16", r"halo_conv(_weight)?<",
 )  # fmt: skip
 # Column -> its names with RADV, Honeykrisp, Turnip and NVK.
 COLUMNS = {

@@ -12,6 +12,7 @@
 #include "ops/conv/division.h"
 #include "ops/conv/launch.h"
 #include "ops/conv/pieces.h"
+#include "ops/conv/taps.h"
 #include "ops/matmul/kernels/splits.h"
 #include "ops/matmul/launch.h"
 #include "ops/tensor/tensor_arg.h"
@@ -56,19 +57,12 @@ void set_gather(ImplicitGemmParams& p, const at::Tensor& x, const Extent& places
   set_division(p.by_channels, p.channels);
 }
 
-// Sources of a result's plane, row or column of place y: y * mul + off + tap * step.
-struct Taps {
-  Extent kernel, mul, off, step;
-};
-
-Taps taps_of(const ConvGeometry& g) { return {g.kernel, g.stride, {-g.pad[0], -g.pad[1], -g.pad[2]}, g.dilation}; }
-
 // Whether places or taps differ along the first axis.
-bool is_deep(const at::Tensor& x, const Extent& places, const Taps& taps) {
+bool is_deep(const at::Tensor& x, const Extent& places, const ConvTaps& taps) {
   return x.size(1) != 1 || places[0] != 1 || taps.kernel[0] != 1 || taps.off[0] != 0;
 }
 
-void set_taps(ImplicitGemmParams& p, const Taps& taps) {
+void set_taps(ImplicitGemmParams& p, const ConvTaps& taps) {
   p.kernel_width = taps.kernel[2];
   p.kernel_plane = taps.kernel[1] * taps.kernel[2];
   set_division(p.by_kernel_width, static_cast<uint32_t>(p.kernel_width));
@@ -83,7 +77,7 @@ void set_taps(ImplicitGemmParams& p, const Taps& taps) {
 Work work_of(const ImplicitGemmParams& p, DType dtype) { return {2.0 * p.m * p.n * p.k * p.groups, dtype}; }
 
 // x, w and the result are channels-last; w is [groups * n, taps * channels]. The result of pieces is float32.
-at::Tensor positions(const Taps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+at::Tensor positions(const ConvTaps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
                      const Extent& places, int64_t out_channels, int64_t groups, at::ScalarType result) {
   const bool of_pieces = result != x.scalar_type();
   const at::Tensor out =
@@ -149,7 +143,7 @@ at::Tensor gathered_backward_input(const ConvCall& call, int products) {
                                 .reshape({groups * channels, per_group, g.kernel[0], g.kernel[1], g.kernel[2]});
   const at::Tensor image = operand_of(grad, products, Operand::first);
   // Places of the input whose rests by the stride are equal see the same taps: each such class is a result of stride 1.
-  const auto class_of = [&](int32_t rest, size_t d, Taps& taps) {
+  const auto class_of = [&](int32_t rest, size_t d, ConvTaps& taps) {
     const int32_t s = g.stride[d], step = s / std::gcd(s, g.dilation[d]);
     int32_t first = 0;
     while (first < g.kernel[d] && (rest + g.pad[d] - first * g.dilation[d]) % s != 0) ++first;
@@ -167,7 +161,7 @@ at::Tensor gathered_backward_input(const ConvCall& call, int products) {
   for (int64_t i = 0; i < ConvGeometry::volume(classes); ++i) {
     const auto at = static_cast<int32_t>(i);
     const Extent rest{at / (classes[1] * classes[2]), at / classes[2] % classes[1], at % classes[2]};
-    Taps taps{};
+    ConvTaps taps{};
     Extent places{};
     at::Tensor w = turned, part_of_out = out;
     for (size_t d = 0; d < 3; ++d) {
@@ -199,7 +193,7 @@ at::Tensor gathered_backward_weight(const ConvCall& call, int products) {
     image = pieces_of_images(image, products, Operand::first);
     gy = pieces_of_images(gy, products, Operand::second);
   }
-  const Taps taps = taps_of(g);
+  const ConvTaps taps = taps_of(g);
   ImplicitGemmParams p{};
   TensorArgs args;
   p.x = args.read(image);

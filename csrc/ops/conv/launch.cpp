@@ -41,6 +41,8 @@ struct Launcher {
   at::Tensor operator()(const GroupedWeightPlan& plan) const { return launch_grouped_weight(call, plan); }
   at::Tensor operator()(const OneTapPlan&) const { return launch_pointwise(call); }
   at::Tensor operator()(const BlocksRoute& plan) const { return launch_blocks(call, plan); }
+  at::Tensor operator()(const HaloConvPlan& plan) const { return launch_halo(call, plan); }
+  at::Tensor operator()(const HaloWeightPlan& plan) const { return launch_halo_weight(call, plan); }
   at::Tensor operator()(const GatheredPlan& plan) const { return launch_gathered(call, plan); }
   at::Tensor operator()(const DirectPlan& plan) const { return launch_direct(call, plan); }
   at::Tensor operator()(const LoopTooLongPlan&) const {

@@ -32,6 +32,8 @@ at::Tensor launch_plan(const ConvCall& call, const ConvPlan& plan);
 at::Tensor launch_grouped(const ConvCall& call, const GroupedConvPlan& plan);
 at::Tensor launch_grouped_weight(const ConvCall& call, const GroupedWeightPlan& plan);
 at::Tensor launch_pointwise(const ConvCall& call);
+at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan);
+at::Tensor launch_halo_weight(const ConvCall& call, const HaloWeightPlan& plan);
 at::Tensor launch_gathered(const ConvCall& call, const GatheredPlan& plan);
 at::Tensor launch_direct(const ConvCall& call, const DirectPlan& plan);
 at::Tensor launch_columns(const ConvCall& call);

@@ -49,6 +49,26 @@ bool is_pointwise(const ConvProblem& p) {
   return p.groups == 1 && p.g.taps() == 1 && p.g.pad == ConvGeometry::Extent{0, 0, 0};
 }
 
+// Whether tiles with a halo were faster than gathered ones on an H200 (docs/ladders/halo_conv.md).
+bool halo_pays(const ConvProblem& p) {
+  const bool strided = p.g.stride != ConvGeometry::Extent{1, 1, 1};
+  if (std::min(p.channels, p.out_channels) < 32) return false;  // tiles would be mostly padding
+  return p.pass == ConvPass::weight ? !strided : p.pass == ConvPass::input && strided;
+}
+
+std::optional<ConvPlan> halo_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
+                                  const Overrides& overrides) {
+  if (p.groups != 1 || overrides.halo_conv == HaloConv::never) return std::nullopt;
+  if (overrides.halo_conv == HaloConv::by_cost && !halo_pays(p)) return std::nullopt;
+  const HaloProblem halo{p.g, p.pass, p.dtype, p.images, p.channels, p.out_channels};
+  if (p.pass == ConvPass::weight) {
+    const auto plan = halo_weight_plan(profile, units, halo, overrides);
+    return plan ? std::optional(ConvPlan{*plan}) : std::nullopt;
+  }
+  const auto plan = halo_conv_plan(profile, units, halo, overrides);
+  return plan ? std::optional(ConvPlan{*plan}) : std::nullopt;
+}
+
 ConvPlan gathered_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
                        const Overrides& overrides) {
   if (is_pointwise(p)) return {OneTapPlan{}};
@@ -58,6 +78,7 @@ ConvPlan gathered_plan(const DeviceProfile& profile, const MatrixUnits& units, c
     inner.channels = blocks->padded;
     return {BlocksRoute{*blocks, std::make_shared<const ConvPlan>(gathered_plan(profile, units, inner, overrides))}};
   }
+  if (const auto plan = halo_plan(profile, units, p, overrides)) return *plan;
   return {GatheredPlan{products_of_pieces(profile, units, p, overrides)}};
 }
 
@@ -86,6 +107,8 @@ struct TextOf {
   std::string operator()(const GroupedWeightPlan& plan) const { return text_of(plan); }
   std::string operator()(const OneTapPlan&) const { return "pointwise"; }
   std::string operator()(const BlocksRoute& plan) const { return text_of(plan.blocks) + ": " + text_of(*plan.inner); }
+  std::string operator()(const HaloConvPlan& plan) const { return text_of(plan); }
+  std::string operator()(const HaloWeightPlan& plan) const { return text_of(plan); }
   std::string operator()(const GatheredPlan& plan) const {
     return plan.products == 0 ? "gathered" : "gathered, products of pieces: " + std::to_string(plan.products);
   }

@@ -8,6 +8,7 @@
 #include "ops/conv/blocks_plan.h"
 #include "ops/conv/geometry.h"
 #include "ops/conv/grouped_plan.h"
+#include "ops/conv/halo_plan.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/implicit_gemm_plan.h"
 #include "ops/matmul/route.h"
@@ -51,8 +52,8 @@ struct ColumnsPlan {};      // im2col or col2im, and products
 
 // One that composes holds the plan of its part.
 struct ConvPlan {
-  std::variant<GroupedConvPlan, GroupedWeightPlan, OneTapPlan, BlocksRoute, GatheredPlan, DirectPlan, LoopTooLongPlan,
-               ColumnsPlan>
+  std::variant<GroupedConvPlan, GroupedWeightPlan, OneTapPlan, BlocksRoute, HaloConvPlan, HaloWeightPlan, GatheredPlan,
+               DirectPlan, LoopTooLongPlan, ColumnsPlan>
       kernel;
 
   // Whether the kernels add a bias of the result's dtype. Others leave it to an operator, before the result is rounded.

@@ -1,5 +1,6 @@
 // Plans of convolutions for devices that are described in numbers, none of which is asked: for tests and for people.
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -42,7 +43,8 @@ void bind_convolutions(py::module_& m) {
   // Numbers: images, channels, out channels, groups. "f64": a dtype that only columns serve.
   m.def("conv_route", [](const DeviceProfile& profile, const Probes& probes, const std::string& pass,
                          const std::string& dtype, bool channels_last, const Axes& axes,
-                         const std::array<int64_t, 4>& n, uint64_t addresses, const std::string& precision) {
+                         const std::array<int64_t, 4>& n, uint64_t addresses, const std::string& precision,
+                         const std::map<std::string, std::string>& settings) {
     const DType type = dtype_named(dtype);
     const ops::ConvProblem problem{.g = geometry_from(axes),
                                    .pass = conv_pass(pass),
@@ -56,7 +58,8 @@ void bind_convolutions(py::module_& m) {
                                    .groups = n[3],
                                    .addresses = addresses,
                                    .precision = precision_named(precision)};
-    const Overrides overrides;
+    Overrides overrides;
+    for (const auto& [name, text] : settings) set_override(overrides, name, text);
     const ops::MatrixUnits units = units_of(profile, probes, ops::multiplied_dtype(problem, overrides));
     return ops::text_of(ops::conv_route(profile, units, problem, overrides));
   });

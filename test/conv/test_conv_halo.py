@@ -1,0 +1,94 @@
+"""Convolutions by tiles that hold the halo of their positions, against float64: halo_conv, halo_conv_weight.
+
+tools/run_tests.py runs this where lavapipe takes its cooperative matrices for GPUs' kernels. Other kernels round sums
+more often, so a device without these has nothing to check here.
+"""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from helpers import does_without
+from matrix_units import ON_CPU, matrix_dtypes
+
+pytestmark = [
+    pytest.mark.without_shuffles,
+    pytest.mark.parametrize("dtype", matrix_dtypes("usable")),
+    pytest.mark.skipif(
+        ON_CPU and not does_without("subgroup_shuffle"), reason="a processor has other kernels, if it has shuffles"
+    ),
+]
+
+CASES = [  # images, channels, out channels, spatial, kernel, options; overrides
+    (1, 32, 32, (7, 7), (3, 3), dict(padding=1), {}),
+    (3, 40, 33, (13, 9), (3, 3), dict(padding=1), {}),
+    (2, 35, 17, (13, 9), (3, 3), {}, {}),
+    (2, 24, 40, (9, 5), (5, 5), dict(padding=2), {}),
+    (2, 16, 8, (6, 9), (2, 3), dict(padding=(3, 2), dilation=(1, 2)), {}),
+    (2, 72, 16, (7, 9), (3, 3), dict(padding=1), dict(halo_tile=(32, 32, 16, 16, 32, 0, 64), halo_weight_tile=())),
+    (1, 16, 40, (3, 150), (3, 3), dict(padding=1), {}),
+    (1, 16, 24, (5, 21), (3, 3), dict(padding=1),
+     dict(halo_tile=(64, 32, 32, 16, 16, 2), halo_weight_tile=(32, 16, 16, 8, 32, 5, 2, 3, 12))),
+    (2, 16, 24, (43,), (3,), dict(padding=1), {}),
+    (2, 16, 16, (5, 6, 7), (3, 3, 3), dict(padding=1), {}),
+    (2, 24, 16, (6, 4, 7), (3, 3, 3), dict(padding=(1, 0, 1), stride=(2, 1, 1), dilation=(2, 1, 1)), {}),
+    (2, 40, 24, (9, 13), (3, 3), dict(padding=1, stride=2), {}),
+    (1, 48, 17, (10, 12), (3, 3), dict(stride=2), dict(halo_tile=(32, 32, 16, 16, 32, 0, 64), halo_weight_tile=())),
+    (1, 24, 17, (13, 17), (4, 5), dict(padding=(1, 3), stride=(3, 2)), {}),
+    (1, 40, 16, (8, 8), (2, 2), dict(stride=2), {}),
+    (2, 16, 24, (4, 9, 7), (3, 3, 3), dict(padding=1, stride=(1, 2, 2)), {}),
+]  # fmt: skip
+
+
+def bound(exact, sizes, terms, dtype):
+    """One rounding to `dtype` of a float32 sum of that many terms, in any order, added again in parts."""
+    own, f32 = torch.finfo(dtype), torch.finfo(torch.float32)
+    return exact.abs() * own.eps / 2 + sizes * (terms + 32) * f32.eps / 2 + own.smallest_normal * own.eps / 2
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["", "last"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_all_passes(case, last, dtype, override):
+    images, channels, out_channels, spatial, kernel, options, settings = case
+    override(halo_conv="always", **settings)
+    function, dims = getattr(F, f"conv{len(spatial)}d"), len(spatial)
+    shapes = (images, channels, *spatial), (out_channels, channels, *kernel), (out_channels,)
+    x, w, b = (torch.randn(*shape, dtype=dtype) for shape in shapes)
+    wide = [t.double().requires_grad_() for t in (x, w, b)]
+    exact = function(*wide, **options)
+    seed = torch.randn(exact.shape, dtype=dtype)
+    expected = [exact, *torch.autograd.grad(exact, wide[:2], seed.double())]
+    sized = [t.double().abs().requires_grad_() for t in (x, w, b)]  # the same of the terms' sizes
+    size = function(*sized, **options)
+    sizes = [size, *torch.autograd.grad(size, sized[:2], seed.double().abs())]
+    taps = w[0, 0].numel()
+    terms = [channels * taps + 1, out_channels * taps, images * exact[0, 0].numel()]
+
+    form = {4: torch.channels_last, 5: torch.channels_last_3d}.get(dims + 2 if last else 0, torch.contiguous_format)
+    leaves = [t.to("aule", memory_format=form) if t.dim() > 1 else t.to("aule") for t in (x, w, b)]
+    leaves = [t.requires_grad_() for t in leaves]
+    out = function(*leaves, **options)
+    assert out.is_contiguous(memory_format=form)
+    results = [out, *torch.autograd.grad(out, leaves[:2], seed.to("aule", memory_format=form))]
+    for name, got, e, s, n in zip(("result", "input", "weight"), results, expected, sizes, terms):
+        excess = ((got.double().cpu() - e).abs() / bound(e, s, n, dtype)).max().item()
+        assert excess <= 1, (name, excess)
+
+
+def test_kernels_are_these(dtype, override):
+    """One of these makes each pass; and none if they are forbidden."""
+    x = torch.randn(1, 32, 7, 7, dtype=dtype, device="aule").contiguous(memory_format=torch.channels_last)
+    w = torch.randn(32, 32, 3, 3, dtype=dtype, device="aule")
+
+    def kernels():
+        with torch.aule.profiler.profile() as p:
+            leaves = [t.clone().requires_grad_() for t in (x, w)]
+            out = F.conv2d(*leaves, padding=1)
+            torch.autograd.grad(out, leaves, torch.ones_like(out))
+            torch.aule.synchronize()
+        return [name for name in (e.key for e in p.key_averages()) if name.startswith("halo_conv")]
+
+    override(halo_conv="always")
+    assert len({name.split("(")[0] for name in kernels()}) == 2
+    override(halo_conv="never")
+    assert kernels() == []
