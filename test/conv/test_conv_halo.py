@@ -29,6 +29,10 @@ CASES = [  # images, channels, out channels, spatial, kernel, options; overrides
     (1, 16, 40, (3, 150), (3, 3), dict(padding=1), {}),
     (1, 16, 24, (5, 21), (3, 3), dict(padding=1),
      dict(halo_tile=(64, 32, 32, 16, 16, 2), halo_weight_tile=(32, 16, 16, 8, 32, 5, 2, 3, 12))),
+    (2, 40, 24, (9, 13), (3, 3), dict(padding=1), dict(halo_tile=(64, 64, 32, 32, 32, 0, 0, 0, 3))),  # packed: NVIDIA's
+    (1, 35, 33, (13, 9), (3, 3), dict(padding=1), dict(halo_tile=(64, 64, 32, 32, 32, 0, 0, 0, 3))),
+    (3, 136, 64, (7, 7), (3, 3), dict(padding=1), dict(halo_tile=(64, 64, 32, 32, 32, 0, 64, 0, 3))),
+    (1, 16, 24, (5, 6), (1, 3), dict(padding=(0, 1)), dict(halo_tile=(16, 16, 16, 8, 16, 0, 0, 2, 3))),  # unrolled
     (2, 16, 24, (43,), (3,), dict(padding=1), {}),
     (2, 16, 16, (5, 6, 7), (3, 3, 3), dict(padding=1), {}),
     (2, 24, 16, (6, 4, 7), (3, 3, 3), dict(padding=(1, 0, 1), stride=(2, 1, 1), dilation=(2, 1, 1)), {}),

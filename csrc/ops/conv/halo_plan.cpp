@@ -27,13 +27,18 @@ struct WeightTile {
 };
 
 // Costs of an H200. What was tried: docs/ladders/halo_conv.md
-constexpr std::array kTiles = {Tile{{{128, 128, 64, 32, 32}, 0.70, 3}, 2}, Tile{{{128, 64, 64, 32, 32}, 0.40, 2}, 2},
-                               Tile{{{64, 64, 32, 32, 32}, 0.25, 1.5}, 2}, Tile{{{32, 32, 16, 16, 32}, 0.15, 1}, 2}};
-constexpr std::array kWeightTiles = {
-    WeightTile{{64, 64, 32, 16, 32}, 9, 2, 2.0, 4},
-    WeightTile{{64, 64, 32, 32, 32}, 3, 2, 0.8, 2},
-    WeightTile{{16, 16, 16, 8, 16}, 3, 1, 0.3, 1},
+constexpr std::array kTiles = {
+    Tile{{{128, 128, 64, 32, 64}, 0.64, 0.5}, 0, 3}, Tile{{{128, 64, 64, 32, 32}, 0.375, 0.6}, 0, 3},
+    Tile{{{64, 128, 64, 32, 32}, 0.36, 0.6}, 0, 3},  Tile{{{128, 128, 64, 32, 32}, 1.05, 4.5}},
+    Tile{{{128, 64, 64, 32, 32}, 0.60, 3}},          Tile{{{64, 64, 32, 32, 32}, 0.375, 2.25}},
+    Tile{{{32, 32, 16, 16, 32}, 0.225, 1.5}},
 };
+constexpr std::array kWeightTiles = {
+    WeightTile{{64, 32, 32, 16, 32}, 9, 1, 0.9, 4},
+    WeightTile{{64, 64, 32, 32, 32}, 3, 2, 0.7, 4},
+    WeightTile{{16, 16, 16, 8, 16}, 3, 1, 0.3, 4},
+};
+constexpr uint32_t kWeightRounds = 2;  // of workgroups that share positions: a multiprocessor has two at a time
 
 // Numbers of an override, or the table's.
 std::span<const int> numbers(const Numbers& n) { return {n.values.data(), static_cast<size_t>(n.count)}; }
@@ -90,7 +95,8 @@ bool set_tile(HaloConvPlan& plan, const Tile& tile, const HaloProblem& p, const 
     return false;
   const FlatPositions flat = flat_positions(p, strips);
   plan.buffers = tile.buffers;
-  plan.ordered = is_ordered(layout) && profile.subgroup_shuffle && t.wn % 32 == 0;
+  plan.ordered = is_ordered(layout) && profile.subgroup_shuffle && t.wn % 32 == 0 &&
+                 (p.dtype == DType::f16 || (profile.float16 && profile.int16));
   plan.direct = tile.buffers == 0;
   if (plan.direct && (!plan.ordered || flat.phases() != 1 || t.bk % 16 != 0)) return false;
   if (flat.phases() == 1 && (plan.direct || tile.distance > 1)) {
@@ -226,12 +232,8 @@ std::optional<HaloWeightPlan> planned(const WeightTile& cost, const HaloProblem&
   const double sums = static_cast<double>(p.out_channels * p.channels) * plane * depth;
   const TileCost of_step{t, cost.us, cost.ends_us};
   SplitCost best = split_cost(tuning, of_step, tiles, k, sums, 1);
-  for (uint64_t rounds = 1; rounds <= 4; ++rounds) {  // workgroups that fill them
-    const uint64_t wanted = std::min<uint64_t>(tuning.workgroups_per_round * rounds / tiles, steps / 4);
-    if (wanted < 2) continue;
-    const SplitCost parts = split_cost(tuning, of_step, tiles, k, sums, static_cast<uint32_t>(wanted));
-    if (parts.us < best.us) best = parts;
-  }
+  const uint64_t wanted = std::min<uint64_t>(kWeightRounds * tuning.workgroups_per_round / tiles, steps / 4);
+  if (wanted > 1) best = split_cost(tuning, of_step, tiles, k, sums, static_cast<uint32_t>(wanted));
   if (workgroups != 0)
     best = split_cost(tuning, of_step, tiles, k, sums,
                       static_cast<uint32_t>(std::clamp<uint64_t>(workgroups / tiles, 1, steps)));

@@ -49,24 +49,44 @@ bool is_pointwise(const ConvProblem& p) {
   return p.groups == 1 && p.g.taps() == 1 && p.g.pad == ConvGeometry::Extent{0, 0, 0};
 }
 
-// Whether tiles with a halo were faster than gathered ones on an H200 (docs/ladders/halo_conv.md).
-bool halo_pays(const ConvProblem& p) {
-  const bool strided = p.g.stride != ConvGeometry::Extent{1, 1, 1};
-  if (std::min(p.channels, p.out_channels) < 32) return false;  // tiles would be mostly padding
-  return p.pass == ConvPass::weight ? !strided : p.pass == ConvPass::input && strided;
+// Whether tiles with a halo are faster than gathered ones, as they were on an H200 (docs/ladders/halo_conv.md).
+bool halo_pays(const ConvProblem& p, const HaloWeightPlan&) { return p.g.stride == ConvGeometry::Extent{1, 1, 1}; }
+bool halo_pays(const ConvProblem& p, const HaloConvPlan& plan) {
+  if (plan.phases > 1) return p.pass == ConvPass::input;
+  // At stride 1 with a packed weight, whose packing is a launch of its own.
+  constexpr double kLeastMultiplications = 1 << 30;
+  const double multiplications =
+      static_cast<double>(p.images * p.g.positions()) * static_cast<double>(p.g.taps() * p.channels * p.out_channels);
+  return plan.direct && multiplications >= kLeastMultiplications;
+}
+
+// Positions of padding, which are computed too, are at most so many that the tiles still gain; and the rest is like
+// what was measured: planes, kernels of several rows and columns, channels that fill tiles.
+bool is_like_measured(const HaloProblem& p, uint32_t strips) {
+  const ConvGeometry& g = p.g;
+  if (g.size[0] != 1 || g.out_size[0] != 1 || g.kernel[0] != 1 || g.kernel[1] == 1 || g.kernel[2] == 1) return false;
+  if (std::min(p.channels, p.out_channels) < 32) return false;
+  const FlatPositions flat = flat_positions(p, strips);
+  const uint64_t computed = flat.count * (p.pass == ConvPass::input ? flat.phases() : 1);
+  return static_cast<double>(computed) <= 1.6 * static_cast<double>(p.images * ConvGeometry::volume(flat.places));
+}
+
+template <class Plan>
+std::optional<ConvPlan> plan_that_pays(const std::optional<Plan>& plan, const ConvProblem& p, const HaloProblem& halo,
+                                       const Overrides& overrides) {
+  if (!plan) return std::nullopt;
+  if (overrides.halo_conv == HaloConv::by_cost && !(is_like_measured(halo, plan->strips) && halo_pays(p, *plan)))
+    return std::nullopt;
+  return ConvPlan{*plan};
 }
 
 std::optional<ConvPlan> halo_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
                                   const Overrides& overrides) {
   if (p.groups != 1 || overrides.halo_conv == HaloConv::never) return std::nullopt;
-  if (overrides.halo_conv == HaloConv::by_cost && !halo_pays(p)) return std::nullopt;
   const HaloProblem halo{p.g, p.pass, p.dtype, p.images, p.channels, p.out_channels};
-  if (p.pass == ConvPass::weight) {
-    const auto plan = halo_weight_plan(profile, units, halo, overrides);
-    return plan ? std::optional(ConvPlan{*plan}) : std::nullopt;
-  }
-  const auto plan = halo_conv_plan(profile, units, halo, overrides);
-  return plan ? std::optional(ConvPlan{*plan}) : std::nullopt;
+  if (p.pass == ConvPass::weight)
+    return plan_that_pays(halo_weight_plan(profile, units, halo, overrides), p, halo, overrides);
+  return plan_that_pays(halo_conv_plan(profile, units, halo, overrides), p, halo, overrides);
 }
 
 ConvPlan gathered_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
