@@ -52,8 +52,11 @@ bool is_pointwise(const ConvProblem& p) {
 // Whether tiles with a halo are faster than gathered ones, as they were on an H200 (docs/ladders/halo_conv.md).
 bool halo_pays(const ConvProblem& p, const HaloWeightPlan&) { return p.g.stride == ConvGeometry::Extent{1, 1, 1}; }
 bool halo_pays(const ConvProblem& p, const HaloConvPlan& plan) {
-  if (plan.phases > 1) return p.pass == ConvPass::input;
-  // At stride 1 with a packed weight, whose packing is a launch of its own.
+  // A GPU has run the present form only at stride 1, in float16, with whole tiles of channels.
+  constexpr int64_t kWhole = 64;
+  if (plan.phases > 1 || p.dtype != DType::f16) return false;
+  if (p.channels % kWhole != 0 || p.out_channels % kWhole != 0) return false;
+  // A packed weight, whose packing is a launch of its own.
   constexpr double kLeastMultiplications = 1 << 30;
   const double multiplications =
       static_cast<double>(p.images * p.g.positions()) * static_cast<double>(p.g.taps() * p.channels * p.out_channels);
