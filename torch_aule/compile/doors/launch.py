@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 
 import torch
 
-from torch_aule._C import device_count, empty_strided_aule
+from torch_aule._C import empty_strided_aule
 from torch_aule.compile.codegen.unroll import unrolled
 from torch_aule.shader.generated import compile_generated, prepare_early
 
-__all__ = ["aule_device", "aule_kernel", "empty_strided_aule", "raw_stream"]
+__all__ = ["aule_kernel", "empty_strided_aule", "raw_stream"]
 
 
 def aule_kernel(name: str, signature: str, source: str):
@@ -31,14 +30,6 @@ def aule_kernel(name: str, signature: str, source: str):
     kernel.file = sys._getframe(1).f_code.co_filename  # the generated module: traces lead there
     prepare_early(kernel, torch.aule.current_device())
     return kernel
-
-
-_only_device = contextlib.nullcontext()
-
-
-def aule_device(index: int) -> contextlib.AbstractContextManager:
-    """A guard that makes a device current; of the only device nothing, since it always is."""
-    return _only_device if device_count() == 1 else torch.aule.device(index)
 
 
 def raw_stream(index: int) -> int:

@@ -13,7 +13,7 @@ __all__ = ["AuleDeviceOpOverrides", "AuleSubgraphWrapper", "AuleWrapper"]
 class _Mixin(UserKernels):
     def write_header(self) -> None:
         super().write_header()
-        self.header.splice("from torch_aule.compile.doors.launch import aule_device, aule_kernel, empty_strided_aule")
+        self.header.splice("from torch_aule.compile.doors.launch import aule_kernel, empty_strided_aule")
 
     def _define_kernel_helper(self, kernel_name, kernel_body, metadata=None, gpu=True, cpp_definition=None):
         # One of a GPU goes into a block too that measures Inductor's own kernels of Triton while it compiles.
@@ -60,13 +60,13 @@ class AuleDeviceOpOverrides(DeviceOpOverrides):
         return f"from torch_aule.compile.doors.launch import raw_stream as {name}"
 
     def set_device(self, device_idx: int) -> str:
-        return "pass"  # the guard around it has made the device current
+        return f"torch.aule.set_device({device_idx})"
 
     def synchronize(self) -> str:
         return "torch.aule.synchronize()"
 
     def device_guard(self, device_idx: int) -> str:
-        return f"aule_device({device_idx})"
+        return f"torch.aule.device({device_idx})"
 
     def current_stream(self) -> str:
         return "torch.aule.current_stream()"
