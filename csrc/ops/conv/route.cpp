@@ -63,8 +63,8 @@ bool halo_pays(const ConvProblem& p, const HaloConvPlan& plan) {
   return plan.direct && multiplications >= kLeastMultiplications;
 }
 
-// Positions of padding, which are computed too, are at most so many that the tiles still gain; and the rest is like
-// what was measured: planes, kernels of several rows and columns, channels that fill tiles.
+// Sizes like the measured ones: planes, kernels of several rows and columns, channels that fill tiles, and few enough
+// positions of padding, which are computed too.
 bool is_like_measured(const HaloProblem& p, uint32_t strips) {
   const ConvGeometry& g = p.g;
   if (g.size[0] != 1 || g.out_size[0] != 1 || g.kernel[0] != 1 || g.kernel[1] == 1 || g.kernel[2] == 1) return false;

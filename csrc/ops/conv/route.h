@@ -8,7 +8,7 @@
 #include "ops/conv/blocks_plan.h"
 #include "ops/conv/geometry.h"
 #include "ops/conv/grouped_plan.h"
-#include "ops/conv/halo_plan.h"
+#include "ops/conv/halo/halo_plan.h"
 #include "ops/conv/halves_plan.h"
 #include "ops/conv/implicit_gemm_plan.h"
 #include "ops/matmul/route.h"

@@ -1,4 +1,4 @@
-// What a pass reads: source `place * mul + off + tap * step` of an axis for a place of its result. Pure.
+// Reads of a pass: source `place * mul + off + tap * step` of an axis for a place of its result. Pure.
 #pragma once
 #include "ops/conv/geometry.h"
 

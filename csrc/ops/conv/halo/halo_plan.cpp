@@ -1,4 +1,4 @@
-#include "ops/conv/halo_plan.h"
+#include "ops/conv/halo/halo_plan.h"
 
 #include <algorithm>
 #include <array>
