@@ -296,7 +296,7 @@ bool SharedExchange::travels_beside(int64_t bytes) const {
 }
 
 // Waits for the copies beside the stream: the tensors are its own again, also after an error. The stream itself does
-// not wait, for the default stream's commands stand in the same queue.
+// not wait, for the default stream's commands may stand in the same queue.
 void SharedExchange::join() noexcept {
   coming_.clear();
   if (!beside_) return;

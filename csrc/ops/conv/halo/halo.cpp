@@ -119,28 +119,12 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
   if (adds_bias) p.bias = args.read(call.bias);
   args.work = conv_work(problem.g, call.image.defined() ? call.image : out.movedim(-1, 1),
                         call.places.defined() ? call.places : out.movedim(-1, 1), 1);
-  const HaloConvSpec spec{.mat_m = plan.mat_m,
-                          .mat_n = plan.mat_n,
-                          .local = plan.local,
-                          .bm = plan.tile.bm,
-                          .bn = plan.tile.bn,
-                          .wm = plan.tile.wm,
-                          .wn = plan.tile.wn,
-                          .chunk = plan.tile.bk,
-                          .a_loads = plan.loads,
-                          .out_vec8 = plan.out_vec8,
-                          .has_bias = adds_bias,
-                          .deep = is_deep(flat),
-                          .parts = in_parts,
-                          .phases = flat.phases() == 1 ? 0
-                                    : of_input         ? 2
-                                                       : 1,
-                          .turned = of_input,
-                          .buffers = plan.buffers,
-                          .tap_rows = plan.tap_rows,
-                          .tap_columns = plan.tap_columns,
-                          .distance = plan.distance,
-                          .direct = plan.direct};
+  HaloConvSpec spec = tile_spec(plan);
+  spec.out_vec8 = plan.out_vec8;
+  spec.has_bias = adds_bias;
+  spec.deep = is_deep(flat);
+  spec.parts = in_parts;
+  if (flat.phases() != 1) spec.phases = of_input ? 2 : 1;
   launch(current(x), kernel::halo_conv(problem.dtype, plan.ordered ? 1 : 0), spec, p, args, plan.grid);
   if (in_parts) add_split_sums(sums, call.bias, out.view({p.results, n}));
   return channels_first(out, source.dim());
@@ -167,20 +151,9 @@ at::Tensor launch_halo_weight(const ConvCall& call, const HaloWeightPlan& plan) 
   const at::Tensor sums = at::empty({plan.splits, p.m, g.taps(), p.n}, x.options().dtype(at::kFloat));
   p.out_ = args.write(sums);
   args.work = conv_work(g, call.image, call.places, 1);
-  const HaloConvWeightSpec spec{.mat_m = plan.mat_m,
-                                .mat_n = plan.mat_n,
-                                .local = plan.local,
-                                .bm = plan.tile.bm,
-                                .bn = plan.tile.bn,
-                                .wm = plan.tile.wm,
-                                .wn = plan.tile.wn,
-                                .bk = plan.tile.bk,
-                                .taps = plan.taps,
-                                .ring = plan.ring,
-                                .ahead = plan.ahead,
-                                .buffers = plan.buffers,
-                                .deep = is_deep(flat),
-                                .phases = flat.phases() == 1 ? 0 : 1};
+  HaloConvWeightSpec spec = tile_spec(plan);
+  spec.deep = is_deep(flat);
+  spec.phases = flat.phases() == 1 ? 0 : 1;
   launch(current(x), kernel::halo_conv_weight(problem.dtype), spec, p, args, plan.grid);
   const int64_t columns = g.taps() * p.n;
   at::Tensor total;

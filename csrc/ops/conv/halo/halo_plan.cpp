@@ -110,22 +110,8 @@ bool set_tile(HaloConvPlan& plan, const Tile& tile, const HaloProblem& p, const 
   plan.phases = flat.phases();
   plan.loads = static_cast<uint32_t>(ceil_div(t.bm + flat.last_shift, plan.local / row));
   if (plan.loads > 12) return false;  // registers
-  const HaloConvSpec spec{.mat_m = plan.mat_m,
-                          .mat_n = plan.mat_n,
-                          .local = plan.local,
-                          .bm = t.bm,
-                          .bn = t.bn,
-                          .wm = t.wm,
-                          .wn = t.wn,
-                          .chunk = t.bk,
-                          .a_loads = plan.loads,
-                          .turned = turned,
-                          .buffers = plan.buffers,
-                          .tap_rows = plan.tap_rows,
-                          .tap_columns = plan.tap_columns,
-                          .distance = plan.distance,
-                          .direct = plan.direct};
-  return shared_bytes(kernel::halo_conv(p.dtype, plan.ordered ? 1 : 0), spec) <= profile.shared_bytes;
+  plan.turned = turned;
+  return shared_bytes(kernel::halo_conv(p.dtype, plan.ordered ? 1 : 0), tile_spec(plan)) <= profile.shared_bytes;
 }
 
 bool set_tile(HaloWeightPlan& plan, const WeightTile& tile, const HaloProblem& p, const DeviceProfile& profile,
@@ -158,19 +144,7 @@ bool set_tile(HaloWeightPlan& plan, const WeightTile& tile, const HaloProblem& p
   plan.buffers = tile.buffers;
   plan.ahead = round_up(span, t.bk);
   plan.ring = plan.ahead + tile.buffers * t.bk;
-  const HaloConvWeightSpec spec{.mat_m = plan.mat_m,
-                                .mat_n = plan.mat_n,
-                                .local = plan.local,
-                                .bm = t.bm,
-                                .bn = t.bn,
-                                .wm = t.wm,
-                                .wn = t.wn,
-                                .bk = t.bk,
-                                .taps = plan.taps,
-                                .ring = plan.ring,
-                                .ahead = plan.ahead,
-                                .buffers = plan.buffers};
-  return shared_bytes(kernel::halo_conv_weight(p.dtype), spec) <= profile.shared_bytes;
+  return shared_bytes(kernel::halo_conv_weight(p.dtype), tile_spec(plan)) <= profile.shared_bytes;
 }
 
 // The tile with the fewest strips that fit the device; `strips` 0: as many as it takes.
@@ -344,6 +318,39 @@ std::string text_of(const HaloWeightPlan& plan) {
          " groups " + number(plan.groups) + " local " + number(plan.local) + " strips " + number(plan.strips) +
          " ring " + number(plan.ring) + " buffers " + number(plan.buffers) + " splits " + number(plan.splits) + " of " +
          number(plan.steps) + " steps " + grid_text(plan.grid);
+}
+
+HaloConvSpec tile_spec(const HaloConvPlan& plan) {
+  return {.mat_m = plan.mat_m,
+          .mat_n = plan.mat_n,
+          .local = plan.local,
+          .bm = plan.tile.bm,
+          .bn = plan.tile.bn,
+          .wm = plan.tile.wm,
+          .wn = plan.tile.wn,
+          .chunk = plan.tile.bk,
+          .a_loads = plan.loads,
+          .turned = plan.turned,
+          .buffers = plan.buffers,
+          .tap_rows = plan.tap_rows,
+          .tap_columns = plan.tap_columns,
+          .distance = plan.distance,
+          .direct = plan.direct};
+}
+
+HaloConvWeightSpec tile_spec(const HaloWeightPlan& plan) {
+  return {.mat_m = plan.mat_m,
+          .mat_n = plan.mat_n,
+          .local = plan.local,
+          .bm = plan.tile.bm,
+          .bn = plan.tile.bn,
+          .wm = plan.tile.wm,
+          .wn = plan.tile.wn,
+          .bk = plan.tile.bk,
+          .taps = plan.taps,
+          .ring = plan.ring,
+          .ahead = plan.ahead,
+          .buffers = plan.buffers};
 }
 
 }  // namespace aule::ops

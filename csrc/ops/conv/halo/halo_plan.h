@@ -10,6 +10,11 @@
 #include "ops/conv/taps.h"
 #include "ops/matmul/route.h"
 
+namespace aule {
+struct HaloConvSpec;
+struct HaloConvWeightSpec;
+}
+
 namespace aule::ops {
 
 struct HaloProblem {
@@ -39,7 +44,8 @@ struct HaloConvPlan {
   TilePlan tile;
   int mat_m = 16, mat_n = 16;
   uint32_t local = 0, strips = 1, phases = 1, loads = 0, buffers = 2, splits = 1;  // splits: of chunks
-  bool out_vec8 = false, ordered = false, direct = false;                          // direct: of a packed weight
+  bool out_vec8 = false, ordered = false;
+  bool direct = false, turned = false;             // the weight is packed; it is read turned, for the input's gradient
   uint32_t tap_rows = 0, tap_columns = 0, distance = 1;                            // 0: taps are not unrolled
   double us = 0;                                                                   // that it is expected to take
   Grid grid;
@@ -59,6 +65,9 @@ std::optional<HaloConvPlan> halo_conv_plan(const DeviceProfile& profile, const M
                                            const HaloProblem& problem, const Overrides& overrides);
 std::optional<HaloWeightPlan> halo_weight_plan(const DeviceProfile& profile, const MatrixUnits& units,
                                                const HaloProblem& problem, const Overrides& overrides);
+// Constants of the kernels that a plan decides; the launch adds those of the call.
+HaloConvSpec tile_spec(const HaloConvPlan& plan);
+HaloConvWeightSpec tile_spec(const HaloWeightPlan& plan);
 std::string text_of(const HaloConvPlan& plan);
 std::string text_of(const HaloWeightPlan& plan);
 
