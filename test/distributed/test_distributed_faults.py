@@ -20,6 +20,11 @@ def test_lost_rank(how):
     assert lost.status == (0 if how == "hangs" else -9), lost
 
 
+@pytest.mark.parametrize("how", ["sync", "async"])
+def test_out_of_memory(how):
+    check_ranks("distributed_out_of_memory", 2, how)
+
+
 @linux
 @pytest.mark.parametrize("how", ["destroyed and aborted", "left", "left by both"])
 def test_pending(how):
