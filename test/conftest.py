@@ -28,6 +28,9 @@ for _other in (torch.cuda, torch.xpu, torch.mtia):
     if not _other.is_available():
         _other.manual_seed_all = lambda seed: None
 
+# Tests hold float32 convolutions against float64 to float32's own accuracy; PyTorch's default allows TF32's.
+torch.backends.cudnn.allow_tf32 = False
+
 VALIDATION = os.environ.get("TORCH_AULE_VALIDATION", "0") not in ("", "0")
 
 

@@ -1,4 +1,4 @@
-"""3 x 3 convolutions of 16-bit channels-last images, pass by pass: TFLOPS by gathered tiles, tiles with a halo, cuDNN.
+"""3 x 3 convolutions of channels-last images, pass by pass: TFLOPS by gathered tiles, tiles with a halo, cuDNN.
 
 python benchmarks/studies/conv3x3.py [--dtype bfloat16] [--seconds 140] [--only 56] [--passes weight] [--small]
 
@@ -6,6 +6,9 @@ A tile is BMxBNxCHUNK/WMxWN, for the weight BMxBNxBK/WMxWN and its taps and buff
 workgroups, `/b1`: one buffer, `/packed3`: the weight is packed, and loaded three steps ahead. `auto` is the planner's
 choice; a tile that does not fit is the old way. Some results of the old way are compared with float64, and all results
 of each tile with them: `!` behind a number says that they differ. Registers and spills of the new pipelines follow.
+
+float32 has three ways: `auto` and `old` as above, with what PyTorch allows by default, and `exact`. cuDNN takes TF32.
+Behind each number is the largest error of some results, in parts of the terms' sizes.
 """
 
 import argparse
@@ -161,7 +164,7 @@ def odd_sizes(dtype):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16"])
+    parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16", "float32"])
     parser.add_argument("--seconds", type=float, default=140, help="no shape begins after them (%(default)s)")
     parser.add_argument("--only", default="", help="part of a shape's name")
     parser.add_argument("--stride", type=int, default=0)
@@ -176,15 +179,18 @@ def main():
         torch.backends.cudnn.benchmark = True
     elements = 1024 if options.small else 1 << 24
     blockers = {device: timing.Blocker(device, elements) for device in ("aule", *["cuda"] * has_cuda)}
-    if not options.small:
+    is_wide = dtype == torch.float32
+    if not options.small and not is_wide:
         odd_sizes(dtype)
-    tiles = SMALL_TILES if options.small else TILES
-    weight_tiles = SMALL_WEIGHT_TILES if options.small else WEIGHT_TILES
+    tiles = [] if is_wide else SMALL_TILES if options.small else TILES
+    weight_tiles = [] if is_wide else SMALL_WEIGHT_TILES if options.small else WEIGHT_TILES
     torch_aule._C.keep_pipeline_statistics(True)
     for which in options.passes.split(","):
         setting, some = ("halo_weight_tile", weight_tiles) if which == "weight" else ("halo_tile", tiles)
         ways = {"old": {"halo_conv": "never"}, "auto": {}}
         ways |= {name_of(which, tile): {"halo_conv": "always", setting: tile} for tile in some}
+        if is_wide:
+            ways["exact"] = {"halo_conv": "never"}
         print(f"\n{which}, {options.dtype}, TFLOPS", flush=True)
         for shape in SMALL if options.small else SHAPES:
             images, channels, out_channels, extent, stride = shape
@@ -198,23 +204,28 @@ def main():
             host, found = operands(shape, dtype), []
             if has_cuda:
                 call = call_of(which, [t.cuda() for t in host], stride)
-                found.append(f"cuda {measured(call, 'cuda', flops, contextlib.nullcontext, settings, blockers):.0f}")
+                error = f" ({sampled_error(which, host, call().cpu(), stride):.1e})" if is_wide else ""
+                tflops = measured(call, "cuda", flops, contextlib.nullcontext, settings, blockers)
+                found.append(f"cuda {tflops:.0f}{error}")
                 torch.cuda.empty_cache()
             call, expected = call_of(which, [t.to("aule") for t in host], stride), None
             for way, values in ways.items():
                 tile = values.get(setting)
+                torch.backends.fp32_precision = "ieee" if way == "exact" else "none"
                 if tile and not options.small and which != "weight" and tile[1] > out_channels:
                     continue
                 with torch_aule.tune.override(**values):
                     result = call()
-                if expected is None:
+                if is_wide:
+                    wrong = f" ({sampled_error(which, host, result.cpu(), stride):.1e})"
+                elif expected is None:
                     expected = result
                     wrong = not sampled_error(which, host, result.cpu(), stride) <= torch.finfo(dtype).eps
                 else:
                     wrong = differs(result, expected, dtype)
                 context = functools.partial(torch_aule.tune.override, **values)
                 tflops = measured(call, "aule", flops, context, settings, blockers)
-                found.append(f"{way} {tflops:.0f}{'!' if wrong else ''}")
+                found.append(f"{way} {tflops:.0f}{wrong if is_wide else '!' if wrong else ''}")
             print(f"{name}: " + ", ".join(found), flush=True)
             del expected, result
     print(f"\n{time.monotonic() - start:.0f} s. Pipelines:")

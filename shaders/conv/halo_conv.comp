@@ -16,7 +16,8 @@
 // from memory to the lanes of NVIDIA's matrices, without. Along z, each tap is sections of its own. PHASES 1: phases
 // are sections. 2: each makes its own results. ORDERED: results leave from the lanes of NVIDIA's 16 x 16 matrices
 // (docs/design/matmul.md), else through shared memory. PARTS: sections are shared between `splits` workgroups, which
-// write float32 sums [split]. What was tried, and what it gave: docs/ladders/halo_conv.md
+// write float32 sums [split]. SCALED: the operands are float32 ones as halves (half_scale.glsl).
+// What was tried, and what it gave: docs/ladders/halo_conv.md
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -50,10 +51,11 @@ layout(constant_id = 17) const uint TAP_COLUMNS = 0;
 layout(constant_id = 18) const uint DISTANCE = 1;
 // If ORDERED: w is [z][y][x][k / 16][n / 16][lane], from memory to the matrices (halo_pack_weight.comp).
 layout(constant_id = 19) const bool DIRECT = false;
+layout(constant_id = 20) const bool SCALED = false;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 struct Params {
-  uint64_t x, w, out_, bias;
+  uint64_t x, w, out_, bias, largest_x, largest_w;
   uint m, n, out_ld;                     // flat positions, columns, elements of a row of out
   uint k, pixel, w_pixel, chunks;        // channels, vec8s of a pixel and of w's, chunks of channels
   uint results, splits;                  // rows of out
@@ -66,6 +68,7 @@ struct Params {
 };
 #include "common/params.glsl"
 #include "matmul/mainloop.glsl"
+#include "matmul/half_scale.glsl"
 #include "conv/division.glsl"
 #include "conv/flat_positions.glsl"
 
@@ -111,6 +114,7 @@ const int DTYPE = AULE_DT_BF16;
 const int DTYPE = AULE_DT_F16;
 #define PACK(pair) packHalf2x16(pair)
 #endif
+const int RESULT = PARTS ? AULE_DT_F32 : DTYPE;  // and of the bias
 
 uint m0, n0, row, col, b_row, b_col, w_ld, a_from, b_from, subgroup, subgroup_m, subgroup_n;
 uint pixel_vec8s, chunks, plane_taps, of_phase;
@@ -269,14 +273,14 @@ void store_result() {
           const uint e = half_ * 4 + q % 2 * 2, own = column + q * 8 + lane % 4 * 2;
           v[q] = q < 2 ? vec2(acc[i][j][e], acc[i][j][e + 1]) : vec2(acc[i][j + 1][e], acc[i][j + 1][e + 1]);
           if (HAS_BIAS)
-            v[q] += vec2(load_float(p.bias, min(own, p.n - 1), DTYPE),
-                load_float(p.bias, min(own + 1, p.n - 1), DTYPE));
+            v[q] += vec2(load_float(p.bias, min(own, p.n - 1), RESULT),
+                load_float(p.bias, min(own + 1, p.n - 1), RESULT));
           const uint64_t at = out_ + (uint64_t(result) * p.out_ld + own) * (PARTS ? 4 : 2);
           if (PARTS && OUT_VEC8) {
             if (is_there && own < p.n) Float2(at).v = v[q];
           } else if (!OUT_VEC8) {
             UN for (uint x = 0; x < 2; ++x)
-              if (is_there && own + x < p.n) store_float(at, x, PARTS ? AULE_DT_F32 : DTYPE, v[q][x]);
+              if (is_there && own + x < p.n) store_float(at, x, RESULT, v[q][x]);
           }
         }
         if (!PARTS && OUT_VEC8) {
@@ -304,8 +308,8 @@ void store_result() {
         const uint64_t at = out_ + (uint64_t(result) * p.out_ld + column) * (PARTS ? 4 : 2);
         UN for (uint e = 0; e < 4; ++e) {
           if (HAS_BIAS) {
-            low[e] += load_float(p.bias, min(column + e, p.n - 1), DTYPE);
-            high[e] += load_float(p.bias, min(column + 4 + e, p.n - 1), DTYPE);
+            low[e] += load_float(p.bias, min(column + e, p.n - 1), RESULT);
+            high[e] += load_float(p.bias, min(column + 4 + e, p.n - 1), RESULT);
           }
         }
         if (PARTS && OUT_VEC8) {
@@ -315,7 +319,7 @@ void store_result() {
           Vec16b(at).v = uvec4(PACK(low.xy), PACK(low.zw), PACK(high.xy), PACK(high.zw));
         } else {
           UN for (uint e = 0; e < 8; ++e)
-            if (column + e < p.n) store_float(at, e, PARTS ? AULE_DT_F32 : DTYPE, e < 4 ? low[e % 4] : high[e % 4]);
+            if (column + e < p.n) store_float(at, e, RESULT, e < 4 ? low[e % 4] : high[e % 4]);
         }
       }
     }
@@ -373,6 +377,11 @@ void main() {
     if (DIRECT) { multiply_direct(); } else
 #endif
     if (TAP_ROWS != 0) { multiply_taps(); } else { multiply_any_taps(); }
+  }
+  if (SCALED) {
+    const vec2 scale = half_product_scale(p.largest_x, p.largest_w);
+    UN for (uint i = 0; i < FM; ++i)
+      UN for (uint j = 0; j < FN; ++j) acc[i][j] = acc[i][j] * scale.x * scale.y;
   }
   store_result();
 }

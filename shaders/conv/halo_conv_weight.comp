@@ -11,6 +11,7 @@
 // The pixels of x lie in a ring of RING rows in shared memory, so that each is loaded once. A fragment may begin at any
 // row, so the first MAT_N rows lie after the last ones too. BUFFERS 2: a step is written while others multiply the one
 // before, with one barrier for each step; RING then has room for it.
+// SCALED: the operands are float32 ones as halves (half_scale.glsl).
 // What was tried, and what it gave: docs/ladders/halo_conv.md
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
@@ -34,9 +35,10 @@ layout(constant_id = 10) const uint AHEAD = 128;  // rows that are written befor
 layout(constant_id = 11) const uint BUFFERS = 2;
 layout(constant_id = 12) const bool DEEP = false;  // there is a z axis
 layout(constant_id = 13) const int PHASES = 0;     // flat_positions.glsl
+layout(constant_id = 14) const bool SCALED = false;
 #include "common/indexing.glsl"
 struct Params {
-  uint64_t x, dy, out_;
+  uint64_t x, dy, out_, largest_x, largest_dy;
   uint m, n, x_pixel, dy_pixel;          // o and c in whole matrices; vec8s of a pixel
   uint positions, splits, per_split;     // flat positions, and steps of a part of them
   uint pitch, rows, strips, strip_width, planes, image_planes;
@@ -48,6 +50,8 @@ struct Params {
   uint by_pitch[2], by_rows[2], by_strips[2], by_planes[2];  // {factor, shift} of exact divisions
 };
 #include "common/params.glsl"
+#include "common/dtype.glsl"
+#include "matmul/half_scale.glsl"
 #include "conv/division.glsl"
 #include "conv/flat_positions.glsl"
 
@@ -203,6 +207,12 @@ void main() {
     multiply_step();
     from = from + BK == RING ? 0 : from + BK;
     if (BUFFERS == 2) buffer_ = A_BUFFER - buffer_;
+  }
+  if (SCALED) {
+    const vec2 scale = half_product_scale(p.largest_x, p.largest_dy);
+    UN for (uint tap = 0; tap < TAPS; ++tap)
+      UN for (uint i = 0; i < FM; ++i)
+        UN for (uint j = 0; j < FN; ++j) acc[tap][i][j] = acc[tap][i][j] * scale.x * scale.y;
   }
   store_result();
 }

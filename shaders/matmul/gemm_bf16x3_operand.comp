@@ -4,19 +4,23 @@
 // bfloat16: 8 bits each, float32's range; what low @ low would add, and what the pieces leave, is about 2^-16 of a
 // product. An invocation makes 4 neighbours along the inner side, which may be k or not: `piece` leads from one piece
 // to the next. Elements from `inner` to `padded` and rows from `outer` to `all_outer` are zeros: pieces of both
-// operands are equally long along k. VEC 4: 16-byte loads, neighbours adjacent; 1: any strides.
+// operands are equally long along k. VEC 4: 16-byte loads, neighbours adjacent; 1: any strides. SCALED: one piece of
+// float16, of numbers that a power of two brings into its range (half_scale.glsl).
 #include "common/dtype.glsl"
 #define VEC_ELEMS 4
 #include "common/vec8.glsl"
+#include "matmul/half_scale.glsl"
 layout(constant_id = 0) const int DTYPE = AULE_DT_BF16;
 layout(constant_id = 1) const int PIECES = 1;
 layout(constant_id = 2) const int VEC = 1;
+layout(constant_id = 3) const bool SCALED = false;
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"
 struct Params {
   uint64_t x, out_;
   int64_t x_batch, x_outer, x_inner, out_batch, out_outer, piece;
   uint outer, all_outer, inner, padded, batches;
+  uint64_t largest;  // of the sizes of x
 };
 #include "common/params.glsl"
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Vec8b { uvec2 v; };
@@ -44,6 +48,7 @@ void main() {
     [[unroll]] for (int e = 0; e < 4; ++e)
       if (i + e < inner) v[e] = F32Ref(from + uint64_t(int64_t(e) * p.x_inner) * 4).v;
   }
+  if (SCALED) v *= power_of_two(half_exponent(F32Ref(p.largest).v));
   uint high[4], low[4];
   [[unroll]] for (int e = 0; e < 4; ++e) {
     high[e] = to_16_bits(v[e]);

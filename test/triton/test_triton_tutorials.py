@@ -259,7 +259,7 @@ def tuned_product(
     for i in range(0, tl.cdiv(K, BK)):
         x = tl.load(left, mask=k[None, :] < K - i * BK, other=0.0)
         y = tl.load(right, mask=k[:, None] < K - i * BK, other=0.0)
-        sums = tl.dot(x, y, sums)
+        sums = tl.dot(x, y, sums, out_dtype=kind)
         left += BK * sak
         right += BK * sbk
     if ACTIVATION == "leaky":

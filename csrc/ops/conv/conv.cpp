@@ -1,5 +1,6 @@
 #include "ops/conv/conv.h"
 
+#include <ATen/Context.h>
 #include <c10/util/accumulate.h>
 
 #include "ops/conv/columns.h"
@@ -42,6 +43,12 @@ at::MemoryFormat format_of(const at::Tensor& x, const at::Tensor& w) {
   return own == at::MemoryFormat::Contiguous ? w.suggest_memory_format() : own;
 }
 
+// PyTorch's setting for convolutions alone (torch.backends.cudnn.allow_tf32, torch.backends.cudnn.conv.fp32_precision),
+// whose default is TF32.
+Float32Precision convolutions_precision() {
+  return at::globalContext().allowTF32CuDNN(at::Float32Op::CONV) ? Float32Precision::high : Float32Precision::highest;
+}
+
 // Values that all passes of a convolution share. `image` and `places` say sizes; one of them may be a result that is
 // not made.
 struct Convolution {
@@ -68,7 +75,7 @@ struct Convolution {
         for (const at::Tensor* t : {&image_, &places_})
           if (t->defined() && t->is_contiguous(format)) p.addresses |= address_of(*t);
       if (p.dtype == DType::f32 && groups == 1 && may_take_bf16x3(caps_of(one)))
-        p.precision = asked_float32_precision().value_or(Float32Precision::highest);
+        p.precision = asked_float32_precision().value_or(convolutions_precision());
     }
     return {.problem = p,
             .image = image_,
@@ -85,7 +92,8 @@ struct Convolution {
 ConvPlan plan_of(const ConvCall& call) {
   const at::Tensor& t = call.operand();
   const Overrides& own = overrides();
-  const MatrixUnits units = matrix_units(static_cast<int>(t.get_device()), multiplied_dtype(call.problem, own));
+  const auto device = static_cast<int>(t.get_device());
+  const ConvUnits units{matrix_units(device, multiplied_dtype(call.problem, own)), matrix_units(device, DType::f16)};
   return conv_route(profile_of(t), units, call.problem, own);
 }
 

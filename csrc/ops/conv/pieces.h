@@ -13,4 +13,11 @@ at::Tensor pieces_of_channels(const at::Tensor& last, int products, Operand oper
 // [products * images, ..., channels], likewise.
 at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operand);
 
+// An operand as float16 numbers, scaled by the power of two of shaders/matmul/half_scale.glsl.
+struct ScaledHalves {
+  at::Tensor halves;   // channels-last, channels in whole 16 bytes
+  at::Tensor largest;  // of the operand's sizes, one float32
+};
+ScaledHalves scaled_halves(const at::Tensor& last);
+
 }  // namespace aule::ops

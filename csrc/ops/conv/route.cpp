@@ -1,6 +1,7 @@
 #include "ops/conv/route.h"
 
 #include "ops/matmul/kernels/bf16x3.h"
+#include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
 namespace {
@@ -30,11 +31,18 @@ bool gathers_serve(const DeviceProfile& profile, const MatrixUnits& units, const
   return has_gathers(profile, units, p.dtype);
 }
 
+double multiplications(const ConvProblem& p) {
+  const int64_t each = p.g.taps() * p.channels * p.out_channels;
+  return static_cast<double>(p.images * p.g.positions()) * static_cast<double>(each);
+}
+
 // Products of pieces that make one of float32 for these sizes: 3, 1, or 0, which is float32's own arithmetic.
 int products_of_pieces(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
                        const Overrides& overrides) {
   if (p.dtype != DType::f32 || p.groups != 1 || !may_take_bf16x3(profile)) return 0;
   if (p.precision == Float32Precision::highest) return 0;
+  if (piece_dtype(overrides) == DType::bf16 && multiplications(p) < product_tuning(profile).bf16x3_multiplications)
+    return 0;
   const int products = p.precision == Float32Precision::high ? 3 : 1;
   ImplicitGemmSizes all = sizes_of(p);
   all.dtype = piece_dtype(overrides);
@@ -50,17 +58,22 @@ bool is_pointwise(const ConvProblem& p) {
 }
 
 // Whether tiles with a halo are faster than gathered ones, as they were on an H200 (docs/ladders/halo_conv.md).
-bool halo_pays(const ConvProblem& p, const HaloWeightPlan&) { return p.g.stride == ConvGeometry::Extent{1, 1, 1}; }
+// From this number of multiplications on, a gain outweighs the launches that pack a weight or scale operands.
+constexpr double kLeastToPack = 1 << 30, kLeastToScale = 1 << 28;
+
+bool halo_pays(const ConvProblem& p, const HaloWeightPlan& plan) {
+  return p.g.stride == ConvGeometry::Extent{1, 1, 1} && (!plan.scaled || multiplications(p) >= kLeastToScale);
+}
 bool halo_pays(const ConvProblem& p, const HaloConvPlan& plan) {
-  // A GPU has run the present form only at stride 1, in float16, with whole tiles of channels.
-  constexpr int64_t kWhole = 64;
-  if (plan.phases > 1 || p.dtype != DType::f16) return false;
-  if (p.channels % kWhole != 0 || p.out_channels % kWhole != 0) return false;
-  // A packed weight, whose packing is a launch of its own.
-  constexpr double kLeastMultiplications = 1 << 30;
-  const double multiplications =
-      static_cast<double>(p.images * p.g.positions()) * static_cast<double>(p.g.taps() * p.channels * p.out_channels);
-  return plan.direct && multiplications >= kLeastMultiplications;
+  const bool enough = multiplications(p) >= (plan.scaled ? kLeastToScale : kLeastToPack);
+  if (p.g.stride != ConvGeometry::Extent{1, 1, 1}) return p.pass == ConvPass::input && plan.ordered && enough;
+  constexpr double kLeastFilled = 0.75;  // of tiles, by channels
+  const int64_t bn = plan.tile.bn, bk = plan.tile.bk,
+                summed = p.pass == ConvPass::input ? p.out_channels : p.channels,
+                results = p.pass == ConvPass::input ? p.channels : p.out_channels;
+  const double filled = static_cast<double>(summed * results) /
+                        static_cast<double>(round_up(summed, bk) * round_up(results, bn));
+  return plan.direct && filled >= kLeastFilled && enough;
 }
 
 // Sizes like the measured ones: planes, kernels of several rows and columns, channels that fill tiles, and few enough
@@ -86,13 +99,15 @@ std::optional<ConvPlan> plan_that_pays(const std::optional<Plan>& plan, const Co
 std::optional<ConvPlan> halo_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
                                   const Overrides& overrides) {
   if (p.groups != 1 || overrides.halo_conv == HaloConv::never) return std::nullopt;
+  if (p.dtype == DType::f32 && (p.precision != Float32Precision::high || !may_take_bf16x3(profile)))
+    return std::nullopt;
   const HaloProblem halo{p.g, p.pass, p.dtype, p.images, p.channels, p.out_channels};
   if (p.pass == ConvPass::weight)
     return plan_that_pays(halo_weight_plan(profile, units, halo, overrides), p, halo, overrides);
   return plan_that_pays(halo_conv_plan(profile, units, halo, overrides), p, halo, overrides);
 }
 
-ConvPlan gathered_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
+ConvPlan gathered_plan(const DeviceProfile& profile, const ConvUnits& units, const ConvProblem& p,
                        const Overrides& overrides) {
   if (is_pointwise(p)) return {OneTapPlan{}};
   if (const auto blocks = in_blocks(profile, p, p.pass)) {
@@ -101,8 +116,9 @@ ConvPlan gathered_plan(const DeviceProfile& profile, const MatrixUnits& units, c
     inner.channels = blocks->padded;
     return {BlocksRoute{*blocks, std::make_shared<const ConvPlan>(gathered_plan(profile, units, inner, overrides))}};
   }
-  if (const auto plan = halo_plan(profile, units, p, overrides)) return *plan;
-  return {GatheredPlan{products_of_pieces(profile, units, p, overrides)}};
+  const bool as_halves = p.dtype == DType::f32;
+  if (const auto plan = halo_plan(profile, as_halves ? units.of_halves : units.of_dtype, p, overrides)) return *plan;
+  return {GatheredPlan{products_of_pieces(profile, units.of_dtype, p, overrides)}};
 }
 
 std::optional<ConvPlan> grouped_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p) {
@@ -148,13 +164,13 @@ DType multiplied_dtype(const ConvProblem& p, const Overrides& overrides) {
   return piece_dtype(overrides);
 }
 
-ConvPlan conv_route(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
+ConvPlan conv_route(const DeviceProfile& profile, const ConvUnits& units, const ConvProblem& p,
                     const Overrides& overrides) {
   if (p.only_columns) return {ColumnsPlan{}};
   if (!p.is_empty) {
     if (p.groups != 1)
-      if (const auto plan = grouped_plan(profile, units, p)) return *plan;
-    if (gathers_serve(profile, units, p)) return gathered_plan(profile, units, p, overrides);
+      if (const auto plan = grouped_plan(profile, units.of_dtype, p)) return *plan;
+    if (gathers_serve(profile, units.of_dtype, p)) return gathered_plan(profile, units, p, overrides);
   }
   if (p.groups == 1) return {ColumnsPlan{}};
   if (p.is_empty) return {DirectPlan{}};

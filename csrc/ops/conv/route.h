@@ -64,10 +64,15 @@ struct ConvPlan {
   }
 };
 
-// The dtype whose matrix layout `conv_route` asks `units` for; f32: none.
+// Matrix units of a device that `conv_route` asks for.
+struct ConvUnits {
+  MatrixUnits of_dtype;   // of multiplied_dtype()
+  MatrixUnits of_halves;  // of float16
+};
+// The dtype of products of gathered tiles; f32: there are no matrix units for it.
 DType multiplied_dtype(const ConvProblem& problem, const Overrides& overrides);
 
-ConvPlan conv_route(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& problem,
+ConvPlan conv_route(const DeviceProfile& profile, const ConvUnits& units, const ConvProblem& problem,
                     const Overrides& overrides);
 std::string text_of(const ConvPlan& plan);
 

@@ -60,7 +60,8 @@ void bind_convolutions(py::module_& m) {
                                    .precision = precision_named(precision)};
     Overrides overrides;
     for (const auto& [name, text] : settings) set_override(overrides, name, text);
-    const ops::MatrixUnits units = units_of(profile, probes, ops::multiplied_dtype(problem, overrides));
+    const ops::ConvUnits units{units_of(profile, probes, ops::multiplied_dtype(problem, overrides)),
+                               units_of(profile, probes, DType::f16)};
     return ops::text_of(ops::conv_route(profile, units, problem, overrides));
   });
   m.def("direct_plan", [](const DeviceProfile& profile, const std::string& pass, const Axes& axes, int64_t summed) {

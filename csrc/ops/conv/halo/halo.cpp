@@ -7,6 +7,7 @@
 #include "ops/conv/channels_last.h"
 #include "ops/conv/division.h"
 #include "ops/conv/launch.h"
+#include "ops/conv/pieces.h"
 #include "ops/matmul/kernels/splits.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -63,6 +64,12 @@ int64_t tap_stride(const at::Tensor& w) {
   return stride;
 }
 
+// An operand as it is multiplied, channels-last, and the largest of its sizes where it is scaled.
+ScaledHalves operand(const at::Tensor& t, bool scaled) {
+  const at::Tensor last = channels_last(t);
+  return scaled ? scaled_halves(last) : ScaledHalves{last, {}};
+}
+
 // The weight in the order of lanes. `turned`: [k, n, ...], else [n, k, ...].
 at::Tensor packed_weight(const at::Tensor& weight, bool turned, const HaloConvPlan& plan) {
   const at::Tensor w = tap_stride(weight) > 0 ? weight : weight.contiguous();
@@ -93,14 +100,24 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
   const bool of_input = problem.pass == ConvPass::input;
   const int64_t n = of_input ? problem.channels : problem.out_channels;
   const at::Tensor& source = of_input ? call.places : call.image;
-  const at::Tensor x = channels_last(source),
-                   w = plan.direct ? packed_weight(call.weight, of_input, plan) : channels_last(call.weight);
+  const ScaledHalves image = operand(source, plan.scaled);
+  ScaledHalves weight{call.weight, {}};
+  if (plan.scaled || !plan.direct) weight = operand(call.weight, plan.scaled);
+  const at::Tensor& x = image.halves;
+  at::Tensor w = weight.halves;
+  if (plan.direct && plan.scaled) w = channels_first(w, call.weight.dim()).narrow(1, 0, call.weight.size(1));
+  if (plan.direct) w = packed_weight(w, of_input, plan);
   const FlatPositions flat = flat_positions(halo_problem(problem), plan.strips);
-  const at::Tensor out = at::empty({problem.images, flat.places[0], flat.places[1], flat.places[2], n}, x.options());
+  const at::Tensor out =
+      at::empty({problem.images, flat.places[0], flat.places[1], flat.places[2], n}, source.options());
   HaloConvParams p{};
   TensorArgs args;
   p.x = args.read(x);
   p.w = args.read(w);
+  if (plan.scaled) {
+    p.largest_x = args.read(image.largest);
+    p.largest_w = args.read(weight.largest);
+  }
   p.m = static_cast<uint32_t>(flat.count);
   p.n = static_cast<uint32_t>(n);
   p.out_ld = p.n;
@@ -123,9 +140,10 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
   spec.out_vec8 = plan.out_vec8;
   spec.has_bias = adds_bias;
   spec.deep = is_deep(flat);
-  spec.parts = in_parts;
+  spec.parts = in_parts || plan.scaled;
   if (flat.phases() != 1) spec.phases = of_input ? 2 : 1;
-  launch(current(x), kernel::halo_conv(problem.dtype, plan.ordered ? 1 : 0), spec, p, args, plan.grid);
+  const DType multiplied = halo_problem(problem).multiplied();
+  launch(current(x), kernel::halo_conv(multiplied, plan.ordered ? 1 : 0), spec, p, args, plan.grid);
   if (in_parts) add_split_sums(sums, call.bias, out.view({p.results, n}));
   return channels_first(out, source.dim());
 }
@@ -133,12 +151,17 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
 at::Tensor launch_halo_weight(const ConvCall& call, const HaloWeightPlan& plan) {
   const ConvProblem& problem = call.problem;
   const ConvGeometry& g = problem.g;
-  const at::Tensor x = channels_last(call.image), dy = channels_last(call.places);
+  const ScaledHalves image = operand(call.image, plan.scaled), places = operand(call.places, plan.scaled);
+  const at::Tensor &x = image.halves, &dy = places.halves;
   const FlatPositions flat = flat_positions(halo_problem(problem), plan.strips);
   HaloConvWeightParams p{};
   TensorArgs args;
   p.x = args.read(x);
   p.dy = args.read(dy);
+  if (plan.scaled) {
+    p.largest_x = args.read(image.largest);
+    p.largest_dy = args.read(places.largest);
+  }
   p.m = static_cast<uint32_t>(round_up(problem.out_channels, int64_t{16}));  // of any matrices
   p.n = static_cast<uint32_t>(round_up(problem.channels, int64_t{16}));
   p.x_pixel = static_cast<uint32_t>(x.size(4) / 8);
@@ -154,12 +177,12 @@ at::Tensor launch_halo_weight(const ConvCall& call, const HaloWeightPlan& plan) 
   HaloConvWeightSpec spec = tile_spec(plan);
   spec.deep = is_deep(flat);
   spec.phases = flat.phases() == 1 ? 0 : 1;
-  launch(current(x), kernel::halo_conv_weight(problem.dtype), spec, p, args, plan.grid);
+  launch(current(x), kernel::halo_conv_weight(halo_problem(problem).multiplied()), spec, p, args, plan.grid);
   const int64_t columns = g.taps() * p.n;
   at::Tensor total;
   constexpr uint32_t kFew = 16;  // of many, sums need more invocations than results
   if (plan.splits > 1 && plan.splits <= kFew) {
-    total = at::empty({p.m, columns}, x.options());
+    total = at::empty({p.m, columns}, call.image.options());
     add_split_sums(sums.view({plan.splits, p.m, columns}), {}, total);
   } else {
     total = plan.splits == 1 ? sums[0] : at::sum(sums, at::IntArrayRef{0});

@@ -68,7 +68,7 @@ uint32_t taps_of_phase(const ConvGeometry& g, size_t axis, uint32_t rest) {
 }
 
 bool is_served(const DeviceProfile& profile, const MatrixUnits& units, const HaloProblem& p) {
-  if (p.dtype != DType::f16 && p.dtype != DType::bf16) return false;
+  if (p.dtype != DType::f16 && p.dtype != DType::bf16 && p.dtype != DType::f32) return false;
   if (!units.layout.usable || p.g.taps() == 1 || (p.pass == ConvPass::input && p.g.stride[0] != 1)) return false;
   for (size_t d = 1; d < 3; ++d)  // each phase has taps, and they are neighbours
     if (p.g.stride[d] != 1 && (p.g.dilation[d] != 1 || p.g.kernel[d] < p.g.stride[d])) return false;
@@ -96,7 +96,7 @@ bool set_tile(HaloConvPlan& plan, const Tile& tile, const HaloProblem& p, const 
   const FlatPositions flat = flat_positions(p, strips);
   plan.buffers = tile.buffers;
   plan.ordered = is_ordered(layout) && profile.subgroup_shuffle && t.wn % 32 == 0 &&
-                 (p.dtype == DType::f16 || (profile.float16 && profile.int16));
+                 (p.multiplied() == DType::f16 || (profile.float16 && profile.int16));
   plan.direct = tile.buffers == 0;
   if (plan.direct && (!plan.ordered || flat.phases() != 1 || t.bk % 16 != 0)) return false;
   if (flat.phases() == 1 && (plan.direct || tile.distance > 1)) {
@@ -111,7 +111,7 @@ bool set_tile(HaloConvPlan& plan, const Tile& tile, const HaloProblem& p, const 
   plan.loads = static_cast<uint32_t>(ceil_div(t.bm + flat.last_shift, plan.local / row));
   if (plan.loads > 12) return false;  // registers
   plan.turned = turned;
-  return shared_bytes(kernel::halo_conv(p.dtype, plan.ordered ? 1 : 0), tile_spec(plan)) <= profile.shared_bytes;
+  return shared_bytes(kernel::halo_conv(p.multiplied(), plan.ordered ? 1 : 0), tile_spec(plan)) <= profile.shared_bytes;
 }
 
 bool set_tile(HaloWeightPlan& plan, const WeightTile& tile, const HaloProblem& p, const DeviceProfile& profile,
@@ -144,7 +144,7 @@ bool set_tile(HaloWeightPlan& plan, const WeightTile& tile, const HaloProblem& p
   plan.buffers = tile.buffers;
   plan.ahead = round_up(span, t.bk);
   plan.ring = plan.ahead + tile.buffers * t.bk;
-  return shared_bytes(kernel::halo_conv_weight(p.dtype), tile_spec(plan)) <= profile.shared_bytes;
+  return shared_bytes(kernel::halo_conv_weight(p.multiplied()), tile_spec(plan)) <= profile.shared_bytes;
 }
 
 // The tile with the fewest strips that fit the device; `strips` 0: as many as it takes.
@@ -188,6 +188,7 @@ std::optional<HaloConvPlan> planned(const Tile& tile, const HaloProblem& p, cons
   plan.splits = best.splits;
   plan.us = best.us;
   plan.out_vec8 = n % 8 == 0;
+  plan.scaled = p.dtype == DType::f32;
   plan.grid = linear_grid(tiles * plan.splits);
   return plan;
 }
@@ -213,6 +214,7 @@ std::optional<HaloWeightPlan> planned(const WeightTile& cost, const HaloProblem&
                       static_cast<uint32_t>(std::clamp<uint64_t>(workgroups / tiles, 1, steps)));
   plan.steps = ceil_div(steps, best.splits);
   plan.splits = ceil_div(steps, plan.steps);
+  plan.scaled = p.dtype == DType::f32;
   plan.us = best.us;
   plan.grid = linear_grid(tiles * plan.splits);
   return plan;
@@ -310,14 +312,14 @@ std::string text_of(const HaloConvPlan& plan) {
          number(plan.strips) + (plan.phases == 1 ? "" : " phases " + number(plan.phases)) + " loads " +
          number(plan.loads) + " buffers " + number(plan.buffers) + " distance " + number(plan.distance) + " splits " +
          number(plan.splits) + (plan.out_vec8 ? " out vec8 " : " ") + (plan.ordered ? "ordered " : "") +
-         grid_text(plan.grid);
+         (plan.scaled ? "scaled halves " : "") + grid_text(plan.grid);
 }
 
 std::string text_of(const HaloWeightPlan& plan) {
   return "halo_conv_weight " + tile_text(plan.tile, plan.mat_m, plan.mat_n) + " taps " + number(plan.taps) +
          " groups " + number(plan.groups) + " local " + number(plan.local) + " strips " + number(plan.strips) +
          " ring " + number(plan.ring) + " buffers " + number(plan.buffers) + " splits " + number(plan.splits) + " of " +
-         number(plan.steps) + " steps " + grid_text(plan.grid);
+         number(plan.steps) + " steps " + (plan.scaled ? "scaled halves " : "") + grid_text(plan.grid);
 }
 
 HaloConvSpec tile_spec(const HaloConvPlan& plan) {
@@ -335,7 +337,8 @@ HaloConvSpec tile_spec(const HaloConvPlan& plan) {
           .tap_rows = plan.tap_rows,
           .tap_columns = plan.tap_columns,
           .distance = plan.distance,
-          .direct = plan.direct};
+          .direct = plan.direct,
+          .scaled = plan.scaled};
 }
 
 HaloConvWeightSpec tile_spec(const HaloWeightPlan& plan) {
@@ -350,7 +353,8 @@ HaloConvWeightSpec tile_spec(const HaloWeightPlan& plan) {
           .taps = plan.taps,
           .ring = plan.ring,
           .ahead = plan.ahead,
-          .buffers = plan.buffers};
+          .buffers = plan.buffers,
+          .scaled = plan.scaled};
 }
 
 }  // namespace aule::ops

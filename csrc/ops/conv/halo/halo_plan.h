@@ -20,8 +20,10 @@ namespace aule::ops {
 struct HaloProblem {
   ConvGeometry g;
   ConvPass pass = ConvPass::forward;
-  DType dtype = DType::f16;
+  DType dtype = DType::f16;  // f32: multiplied as scaled halves (half_scale.glsl)
   int64_t images = 0, channels = 0, out_channels = 0;
+
+  DType multiplied() const { return dtype == DType::f32 ? DType::f16 : dtype; }
 };
 
 // Flat positions of results (flat_positions.glsl, which says what phases are).
@@ -47,6 +49,7 @@ struct HaloConvPlan {
   bool out_vec8 = false, ordered = false;
   bool direct = false, turned = false;             // the weight is packed; it is read turned, for the input's gradient
   uint32_t tap_rows = 0, tap_columns = 0, distance = 1;                            // 0: taps are not unrolled
+  bool scaled = false;  // float32 operands, which become scaled halves; results are float32
   double us = 0;                                                                   // that it is expected to take
   Grid grid;
 };
@@ -56,6 +59,7 @@ struct HaloWeightPlan {
   int mat_m = 16, mat_n = 16;
   uint32_t local = 0, strips = 1, taps = 0, groups = 0, ring = 0, ahead = 0, buffers = 1;  // groups of taps of a plane
   uint32_t splits = 1, steps = 0;                                                          // steps of a split
+  bool scaled = false;                                                                     // as HaloConvPlan's
   double us = 0;
   Grid grid;
 };
