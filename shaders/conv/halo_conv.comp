@@ -55,7 +55,7 @@ layout(constant_id = 20) const bool SCALED = false;
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
 struct Params {
-  uint64_t x, w, out_, bias, largest_x, largest_w;
+  uint64_t x, w, out_, bias, largest;
   uint m, n, out_ld;                     // flat positions, columns, elements of a row of out
   uint k, pixel, w_pixel, chunks;        // channels, vec8s of a pixel and of w's, chunks of channels
   uint results, splits;                  // rows of out
@@ -379,7 +379,7 @@ void main() {
     if (TAP_ROWS != 0) { multiply_taps(); } else { multiply_any_taps(); }
   }
   if (SCALED) {
-    const vec2 scale = half_product_scale(p.largest_x, p.largest_w);
+    const vec2 scale = half_product_scale(p.largest);
     UN for (uint i = 0; i < FM; ++i)
       UN for (uint j = 0; j < FN; ++j) acc[i][j] = acc[i][j] * scale.x * scale.y;
   }

@@ -38,7 +38,7 @@ layout(constant_id = 13) const int PHASES = 0;     // flat_positions.glsl
 layout(constant_id = 14) const bool SCALED = false;
 #include "common/indexing.glsl"
 struct Params {
-  uint64_t x, dy, out_, largest_x, largest_dy;
+  uint64_t x, dy, out_, largest;
   uint m, n, x_pixel, dy_pixel;          // o and c in whole matrices; vec8s of a pixel
   uint positions, splits, per_split;     // flat positions, and steps of a part of them
   uint pitch, rows, strips, strip_width, planes, image_planes;
@@ -209,7 +209,7 @@ void main() {
     if (BUFFERS == 2) buffer_ = A_BUFFER - buffer_;
   }
   if (SCALED) {
-    const vec2 scale = half_product_scale(p.largest_x, p.largest_dy);
+    const vec2 scale = half_product_scale(p.largest);
     UN for (uint tap = 0; tap < TAPS; ++tap)
       UN for (uint i = 0; i < FM; ++i)
         UN for (uint j = 0; j < FN; ++j) acc[tap][i][j] = acc[tap][i][j] * scale.x * scale.y;

@@ -9,10 +9,11 @@ int half_exponent(float largest) {
   return biased == 255 ? 0 : clamp(14 + 127 - biased, -114, 110);
 }
 float power_of_two(int exponent) { return uintBitsToFloat(uint(127 + exponent) << 23); }
-// The factors of a product of two such tensors: the lesser is the first, so that nothing overflows on the way.
-vec2 half_product_scale(uint64_t largest_a, uint64_t largest_b) {
-  const float a = power_of_two(-half_exponent(F32Ref(largest_a).v)),
-              b = power_of_two(-half_exponent(F32Ref(largest_b).v));
+// The factors of a product of two such tensors: the lesser comes first, so that nothing overflows on the way. `largest`:
+// of both (half_largest.comp).
+vec2 half_product_scale(uint64_t largest) {
+  const float a = power_of_two(-half_exponent(F32Ref(largest).v)),
+              b = power_of_two(-half_exponent(F32Ref(largest + 4).v));
   return vec2(min(a, b), max(a, b));
 }
 #endif

@@ -1,11 +1,14 @@
 #include "ops/conv/pieces.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/zeros.h>
 
-#include <limits>
+#include <algorithm>
+#include <array>
 
 #include "kernels_matmul.gen.h"
+#include "ops/conv/channels_last.h"
 #include "ops/matmul/route.h"
 #include "ops/tensor/tensor_arg.h"
 
@@ -64,15 +67,46 @@ at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operan
 }
 
 
-ScaledHalves scaled_halves(const at::Tensor& last) {
-  const at::Tensor largest = at::linalg_vector_norm(last, std::numeric_limits<double>::infinity());
-  Rows all(last);
+at::Tensor largest_sizes(const at::Tensor& x, const at::Tensor& y) {
+  constexpr uint32_t kGroups = 512, kElements = 4096;  // workgroups of a tensor at most; elements of one at least
+  const at::Tensor largest = at::zeros({2}, x.options());
+  const auto groups = [](const at::Tensor& t) {
+    return static_cast<uint32_t>(std::min<int64_t>(kGroups, ceil_div(t.numel(), int64_t{kElements})));
+  };
+  HalfLargestParams p{};
+  TensorArgs args;
+  p.x = args.read(x);
+  p.y = args.read(y);
+  p.out_ = args.write(largest);
+  p.x_count = static_cast<uint64_t>(x.numel());
+  p.y_count = static_cast<uint64_t>(y.numel());
+  p.of_x = groups(x);
+  p.of_y = groups(y);
+  launch(current(x), kernel::half_largest(), {}, p, args, linear_grid(uint64_t{p.of_x} + p.of_y));
+  return largest;
+}
+
+at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest) {
+  const auto scaled = [&](const at::Tensor& from, const at::Tensor& halves) {
+    Rows all(from);
+    all.p.largest = all.args.read(largest);
+    all.launch_over(halves, DType::f16, 1, /*scaled=*/true);
+  };
+  // Half as many bytes are brought into order if they are halves already.
+  constexpr int64_t kVec = 8;
+  const bool is_last = t.movedim(1, -1).is_contiguous();
+  if (!is_last && t.is_non_overlapping_and_dense() && t.numel() % kVec == 0 && address_of(t) % 16 == 0) {
+    const at::Tensor halves = at::empty_strided(t.sizes(), t.strides(), t.options().dtype(at::kHalf));
+    const std::array<int64_t, 5> sizes{t.numel() / kVec, 1, 1, 1, kVec}, strides{kVec, kVec, kVec, kVec, 1};
+    scaled(t.as_strided(sizes, strides), halves);
+    return channels_last(halves);
+  }
+  const at::Tensor last = channels_last(t);
   std::vector<int64_t> sizes = last.sizes().vec();
-  sizes[4] = all.padded;
+  sizes[4] = round8(static_cast<uint32_t>(last.size(4)));
   const at::Tensor halves = at::empty(sizes, last.options().dtype(at::kHalf));
-  all.p.largest = all.args.read(largest);
-  all.launch_over(halves, DType::f16, 1, /*scaled=*/true);
-  return {halves, largest};
+  scaled(last, halves);
+  return halves;
 }
 
 }  // namespace aule::ops

@@ -13,11 +13,10 @@ at::Tensor pieces_of_channels(const at::Tensor& last, int products, Operand oper
 // [products * images, ..., channels], likewise.
 at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operand);
 
-// An operand as float16 numbers, scaled by the power of two of shaders/matmul/half_scale.glsl.
-struct ScaledHalves {
-  at::Tensor halves;   // channels-last, channels in whole 16 bytes
-  at::Tensor largest;  // of the operand's sizes, one float32
-};
-ScaledHalves scaled_halves(const at::Tensor& last);
+// float32 operands of a product as float16 numbers, scaled by powers of two (shaders/matmul/half_scale.glsl).
+// {the largest size in `x`, in `y`}: non-overlapping and dense tensors.
+at::Tensor largest_sizes(const at::Tensor& x, const at::Tensor& y);
+// Of [images, channels, ...], as channels_last() gives it. `largest`: one element.
+at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest);
 
 }  // namespace aule::ops

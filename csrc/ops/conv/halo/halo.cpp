@@ -52,6 +52,8 @@ bool is_deep(const FlatPositions& f) {
   return f.size[0] != 1 || f.places[0] != 1 || f.taps.kernel[0] != 1 || f.taps.off[0] != 0;
 }
 
+at::Tensor dense(const at::Tensor& t) { return t.is_non_overlapping_and_dense() ? t : t.contiguous(); }
+
 // Elements from tap to tap, if all taps are equally far apart; else 0.
 int64_t tap_stride(const at::Tensor& w) {
   int64_t stride = 0, taps = 1;
@@ -64,14 +66,8 @@ int64_t tap_stride(const at::Tensor& w) {
   return stride;
 }
 
-// An operand as it is multiplied, channels-last, and the largest of its sizes where it is scaled.
-ScaledHalves operand(const at::Tensor& t, bool scaled) {
-  const at::Tensor last = channels_last(t);
-  return scaled ? scaled_halves(last) : ScaledHalves{last, {}};
-}
-
-// The weight in the order of lanes. `turned`: [k, n, ...], else [n, k, ...].
-at::Tensor packed_weight(const at::Tensor& weight, bool turned, const HaloConvPlan& plan) {
+// The weight in the order of lanes. `turned`: [k, n, ...], else [n, k, ...]. `largest`: of a weight that is scaled.
+at::Tensor packed_weight(const at::Tensor& weight, bool turned, const HaloConvPlan& plan, const at::Tensor& largest) {
   const at::Tensor w = tap_stride(weight) > 0 ? weight : weight.contiguous();
   const int64_t n_axis = turned ? 1 : 0, k_axis = 1 - n_axis;
   HaloPackWeightParams p{};
@@ -84,11 +80,12 @@ at::Tensor packed_weight(const at::Tensor& weight, bool turned, const HaloConvPl
   p.stride_k = static_cast<uint32_t>(w.stride(k_axis));
   p.stride_tap = static_cast<uint32_t>(tap_stride(w));
   const int64_t lanes = int64_t{p.taps} * p.matrices_n * p.matrices_k * 32;
-  const at::Tensor packed = at::empty({lanes * 8}, w.options());
+  const at::Tensor packed = at::empty({lanes * 8}, w.options().dtype(plan.scaled ? at::kHalf : w.scalar_type()));
   TensorArgs args;
   p.w = args.read(w);
   p.out_ = args.write(packed);
-  launch(current(w), kernel::halo_pack_weight(), {}, p, args,
+  if (plan.scaled) p.largest = args.read(largest);
+  launch(current(w), kernel::halo_pack_weight(), {.scaled = plan.scaled}, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(lanes), HaloPackWeightParams::kLocal)));
   return packed;
 }
@@ -100,13 +97,18 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
   const bool of_input = problem.pass == ConvPass::input;
   const int64_t n = of_input ? problem.channels : problem.out_channels;
   const at::Tensor& source = of_input ? call.places : call.image;
-  const ScaledHalves image = operand(source, plan.scaled);
-  ScaledHalves weight{call.weight, {}};
-  if (plan.scaled || !plan.direct) weight = operand(call.weight, plan.scaled);
-  const at::Tensor& x = image.halves;
-  at::Tensor w = weight.halves;
-  if (plan.direct && plan.scaled) w = channels_first(w, call.weight.dim()).narrow(1, 0, call.weight.size(1));
-  if (plan.direct) w = packed_weight(w, of_input, plan);
+  at::Tensor x = source, w = call.weight, largest;
+  if (plan.scaled) {
+    x = dense(x);
+    w = dense(w);
+    largest = largest_sizes(x, w);
+    x = scaled_halves(x, largest[0]);
+    if (!plan.direct) w = scaled_halves(w, largest[1]);
+  } else {
+    x = channels_last(x);
+    if (!plan.direct) w = channels_last(w);
+  }
+  if (plan.direct) w = packed_weight(w, of_input, plan, plan.scaled ? largest[1] : largest);
   const FlatPositions flat = flat_positions(halo_problem(problem), plan.strips);
   const at::Tensor out =
       at::empty({problem.images, flat.places[0], flat.places[1], flat.places[2], n}, source.options());
@@ -114,10 +116,7 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
   TensorArgs args;
   p.x = args.read(x);
   p.w = args.read(w);
-  if (plan.scaled) {
-    p.largest_x = args.read(image.largest);
-    p.largest_w = args.read(weight.largest);
-  }
+  if (plan.scaled) p.largest = args.read(largest);
   p.m = static_cast<uint32_t>(flat.count);
   p.n = static_cast<uint32_t>(n);
   p.out_ld = p.n;
@@ -151,17 +150,23 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
 at::Tensor launch_halo_weight(const ConvCall& call, const HaloWeightPlan& plan) {
   const ConvProblem& problem = call.problem;
   const ConvGeometry& g = problem.g;
-  const ScaledHalves image = operand(call.image, plan.scaled), places = operand(call.places, plan.scaled);
-  const at::Tensor &x = image.halves, &dy = places.halves;
+  at::Tensor x = call.image, dy = call.places, largest;
+  if (plan.scaled) {
+    x = dense(x);
+    dy = dense(dy);
+    largest = largest_sizes(x, dy);
+    x = scaled_halves(x, largest[0]);
+    dy = scaled_halves(dy, largest[1]);
+  } else {
+    x = channels_last(x);
+    dy = channels_last(dy);
+  }
   const FlatPositions flat = flat_positions(halo_problem(problem), plan.strips);
   HaloConvWeightParams p{};
   TensorArgs args;
   p.x = args.read(x);
   p.dy = args.read(dy);
-  if (plan.scaled) {
-    p.largest_x = args.read(image.largest);
-    p.largest_dy = args.read(places.largest);
-  }
+  if (plan.scaled) p.largest = args.read(largest);
   p.m = static_cast<uint32_t>(round_up(problem.out_channels, int64_t{16}));  // of any matrices
   p.n = static_cast<uint32_t>(round_up(problem.channels, int64_t{16}));
   p.x_pixel = static_cast<uint32_t>(x.size(4) / 8);
