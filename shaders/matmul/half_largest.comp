@@ -1,6 +1,5 @@
 // The largest sizes of two float32 tensors, of which one may be empty, into two words that are zeros: their bits are
-// ordered as their values are, NaN above infinity. The first `of_x` workgroups read x, the others y. An invocation
-// reads every so many neighbours, a few loads at a time.
+// ordered as their values are, NaN above infinity. The first `of_x` workgroups read x, the others y.
 #include "common/dtype.glsl"
 layout(local_size_x = 256) in;
 #include "common/indexing.glsl"

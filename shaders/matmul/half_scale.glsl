@@ -9,8 +9,8 @@ int half_exponent(float largest) {
   return biased == 255 ? 0 : clamp(14 + 127 - biased, -114, 110);
 }
 float power_of_two(int exponent) { return uintBitsToFloat(uint(127 + exponent) << 23); }
-// The factors of a product of two such tensors: the lesser comes first, so that nothing overflows on the way. `largest`:
-// of both (half_largest.comp).
+// The factors of a product of two such tensors, whose largest sizes are at `largest` (half_largest.comp). The lesser
+// comes first, so that nothing overflows on the way.
 vec2 half_product_scale(uint64_t largest) {
   const float a = power_of_two(-half_exponent(F32Ref(largest).v)),
               b = power_of_two(-half_exponent(F32Ref(largest + 4).v));
