@@ -238,6 +238,12 @@ void CommandStream::wait(uint64_t value) {
 }
 
 void CommandStream::wait_quietly(uint64_t value) {
+  await(value);
+  std::lock_guard lock(impl_->mutex);
+  impl_->reclaim();
+}
+
+void CommandStream::await(uint64_t value) {
   await_arrivals_of(value);
   {
     std::lock_guard lock(impl_->mutex);
@@ -247,11 +253,8 @@ void CommandStream::wait_quietly(uint64_t value) {
   }
   const HostSpan span("aule wait");
   impl_->wait_until(value);  // without the lock: other threads go on recording
-  {
-    std::lock_guard lock(impl_->mutex);
-    impl_->reclaim();
-    if (impl_->is_idle()) impl_->submit_after = 0;
-  }
+  std::lock_guard lock(impl_->mutex);
+  if (impl_->is_idle()) impl_->submit_after = 0;
 }
 
 void CommandStream::synchronize() { wait(pending_value()); }

@@ -119,7 +119,8 @@ class CommandStream {
  private:
   friend struct StreamImpl;
   friend void synchronize_device(int device, bool arrivals);
-  void await_arrivals();                 // returns at once where there are none
+  void await(uint64_t value);  // wait_quietly(), but the next submission recycles the batches, while the device works
+  void await_arrivals();       // returns at once where there are none
   void await_arrivals_of(uint64_t value);  // those before a marker
   bool arrived() const;
   std::unique_ptr<StreamImpl> impl_;

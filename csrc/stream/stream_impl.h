@@ -187,7 +187,8 @@ struct StreamImpl {
 
   TraceEntry traced(Traced what, std::string name, uint64_t bytes) const;
   Batch* make_batch();
-  Batch& target();  // the batch that takes the next command; begins one if there is none
+  Batch& target();           // the batch that takes the next command; begins one if there is none
+  Batch& begin(bool timed);  // where none is being recorded, and no graph is captured
   void access(Stage stage, const Access* accesses, size_t count);  // records the barrier that the accesses need
   void record(const Recorded& r);
   void record_in_parts(const Recorded& r);  // submitted one by one

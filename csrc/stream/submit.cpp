@@ -37,8 +37,12 @@ Batch& StreamImpl::target() {
     begin_batch(*d, *b, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, false);
     return *b;
   }
-  if (current) return *current;
-  if (spare.empty()) reclaim();
+  return current ? *current : begin(time_next || begun % kTimeEvery == 0);
+}
+
+Batch& StreamImpl::begin(bool timed) {
+  // Two batches take turns where the host waits for each: one is recycled while the device has the other.
+  if (spare.empty() && in_flight.size() > 1) reclaim();
   Batch* b;
   if (spare.empty()) {
     b = make_batch();
@@ -46,7 +50,7 @@ Batch& StreamImpl::target() {
     b = spare.back();
     spare.pop_back();
   }
-  begin_batch(*d, *b, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, time_next || begun % kTimeEvery == 0);
+  begin_batch(*d, *b, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT, timed);
   if (tracing()) begin_trace(*d, *b);
   ++begun;
   time_next = true;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stream/errors.h"
 #include "stream/stream_impl.h"
 #include "stream/wait_notes.h"
 
@@ -33,6 +34,22 @@ const char* direction(const Segment& from, const Segment& to) {
 
 char* mapped_at(const Place& p) { return static_cast<char*>(p.segment->mapped) + p.offset; }
 
+// After the barrier that its accesses need.
+void record_copy(StreamImpl& s, const Place& to, const Place& from, uint64_t bytes) {
+  Batch& b = s.target();
+  VkBufferCopy region{from.offset, to.offset, bytes};
+  s.d->vk.vkCmdCopyBuffer(b.cmd, from.buffer, to.buffer, 1, &region);
+  if (b.trace) {
+    TraceEntry entry = s.traced(Traced::copy, "", bytes);
+    entry.direction = direction(*from.segment, *to.segment);
+    entry.name = std::string("copy ") + entry.direction;
+    trace_command(*s.d, b, std::move(entry));
+  }
+  if (to.segment->kind != MemoryKind::device) b.writes_host = true;
+  ++b.commands;
+  ++b.transfers;
+}
+
 }  // namespace
 
 void StreamImpl::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
@@ -41,18 +58,7 @@ void StreamImpl::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
   Place from = place(*d, src, bytes, "copy"), to = place(*d, dst, bytes, "copy");
   const Access accesses[] = {{src, src + bytes, false}, {dst, dst + bytes, true}};
   access(kTransfer, accesses, 2);
-  Batch& b = target();
-  VkBufferCopy region{from.offset, to.offset, bytes};
-  d->vk.vkCmdCopyBuffer(b.cmd, from.buffer, to.buffer, 1, &region);
-  if (b.trace) {
-    TraceEntry entry = traced(Traced::copy, "", bytes);
-    entry.direction = direction(*from.segment, *to.segment);
-    entry.name = std::string("copy ") + entry.direction;
-    trace_command(*d, b, std::move(entry));
-  }
-  if (to.segment->kind != MemoryKind::device) b.writes_host = true;
-  ++b.commands;
-  ++b.transfers;
+  record_copy(*this, to, from, bytes);
 }
 
 // Large copies between the host and the device go to queues that only copy, where there are any: kernels of other
@@ -224,13 +230,20 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
     std::lock_guard lock(s.mutex);
     d.check_alive();
     s.refuse_capture("a copy to host memory");
-    s.copy(chunks.chunk[i]->address, src + at[i], size[i]);
+    if (!s.current) s.begin(/*timed=*/false);  // it has no kernel whose time could be learnt
+    // The chunk is not among the accesses: the host has waited for the last command that wrote to it.
+    const Access read{src + at[i], src + at[i] + size[i], false};
+    s.access(kTransfer, &read, 1);
+    const Segment& chunk = *chunks.chunk[i];
+    record_copy(s, {static_cast<VkBuffer>(chunk.buffer), 0, &chunk}, {from.buffer, from.offset + at[i], from.segment},
+                size[i]);
     value[i] = s.flush();
   };
   issue(0);
   issue(1);
   for (int i = 0; size[i] > 0; i ^= 1) {
-    wait(value[i]);
+    await(value[i]);
+    raise_recorded_error(device_index());
     std::memcpy(static_cast<char*>(host) + at[i], chunks.chunk[i]->mapped, size[i]);
     size[i] = 0;
     issue(i);

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import ALL_DTYPES, assert_close, layouts, random_tensor, to_device
+from helpers import ALL_DTYPES, assert_close, check_program, layouts, random_tensor, to_device, without
 
 pytestmark = pytest.mark.validated
 
@@ -134,3 +134,8 @@ def test_a_tensor_of_a_third_device_has_no_address_of_the_host(device):
         assert torch.equal(x.cuda().to(device).cpu(), x)
         assert torch.equal(x.to(device).to("cuda").cpu(), x)
         assert torch.equal(x.t().to(device).to("cuda", torch.float64).cpu(), x.t().double())
+
+
+@pytest.mark.parametrize("off", [[], ["cpu_kernels"]], ids=["sleeps", "polls"])
+def test_values_through_staging(off):
+    check_program("staged_values", **without("unified_memory", *off))

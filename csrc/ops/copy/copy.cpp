@@ -1,6 +1,7 @@
 #include "ops/copy/copy.h"
 
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
@@ -167,9 +168,14 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  at::Tensor host = at::empty({}, self.options().device(at::kCPU));
-  download(host, self, /*non_blocking=*/false);
-  at::Scalar value = host.item();
+  at::Scalar value;
+  AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] {
+                   scalar_t read;
+                   download_bytes(current(self), &read, address_of(self), sizeof read);
+                   value = read;
+                 }),
+                 AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+                 AT_EXPAND(AT_FLOAT8_TYPES), at::kBool, at::kHalf, at::kBFloat16, at::kComplexHalf);
   if (C10_UNLIKELY(self.is_neg() || self.is_conj())) {
     at::Tensor bits = at::empty({}, self.options().device(at::kCPU)).fill_(value);
     if (self.is_conj()) bits = bits.conj().resolve_conj();

@@ -207,8 +207,6 @@ bool same_bits(c10::ScalarType dst, c10::ScalarType src) {
          c10::elementSize(dst) == c10::elementSize(src);
 }
 
-StridedShape<2> copy_shape(const at::Tensor& dst, const at::Tensor& src) { return shape_of<2>({&dst, &src}); }
-
 bool converts_on_device(c10::ScalarType dst, c10::ScalarType src) {
   const auto known = [](c10::ScalarType t) { return has_dtype(t) || c10::isComplexType(t); };
   return (known(dst) && known(src)) || same_bits(dst, src);
@@ -235,7 +233,7 @@ void copy_strided(const at::Tensor& dst, const at::Tensor& src) {
   const Via via = conversion_of(profile, dt_dst, dt_src);
 
   auto& stream = current(dst);
-  const StridedShape<2> whole = copy_shape(dst, src);
+  const StridedShape<2> whole = shape_of<2>({&dst, &src});
   const uint64_t to = address_of(dst), from = address_of(src);
   if (whole.dense() && via == Via::raw && signs == 0) {
     copy_dense_bytes(stream, profile, to, from, static_cast<uint64_t>(whole.numel()) * dtype_size(dt_dst));

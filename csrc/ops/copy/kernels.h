@@ -24,8 +24,6 @@ bool converts_on_device(c10::ScalarType dst, c10::ScalarType src);
 
 // True for equal dtypes and for integers of equal size.
 bool same_bits(c10::ScalarType dst, c10::ScalarType src);
-// The dimensions of a copy, dimension 0 the fastest in dst.
-StridedShape<2> copy_shape(const at::Tensor& dst, const at::Tensor& src);
 // The axis that copy_strided.comp and copy_many.comp share.
 template <class Axis>
 Axis copy_axis(Conversion via) {

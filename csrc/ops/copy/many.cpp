@@ -4,6 +4,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_foreach_copy_compositeexplicitautograd_dispatch.h>
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/split_with_sizes_copy_compositeexplicitautograd_dispatch.h>
 
 #include <algorithm>
@@ -28,20 +29,30 @@ bool on_device(const Tensor& t, c10::Device device) { return t.device() == devic
 
 ManyCopies::ManyCopies(c10::Device device) : device_(device) {}
 
-void ManyCopies::add(const Tensor& dst, const Tensor& src) {
-  if (dst.numel() == 0) return;
-  const auto to = dst.scalar_type(), from = src.scalar_type();
+void ManyCopies::add(const Tensor& dst, const Tensor& src) { add_part(dst, 0, src); }
+
+void ManyCopies::add_part(const Tensor& whole, int64_t offset, const Tensor& src) {
+  if (src.numel() == 0) return;
+  const auto to = whole.scalar_type(), from = src.scalar_type();
   const bool same = same_bits(to, from);
-  const bool plain = same ? dst.is_neg() == src.is_neg() && dst.is_conj() == src.is_conj()
-                          : has_dtype(to) && has_dtype(from) && !dst.is_neg() && !src.is_neg();
+  const bool plain = same ? whole.is_neg() == src.is_neg() && whole.is_conj() == src.is_conj()
+                          : has_dtype(to) && has_dtype(from) && !whole.is_neg() && !src.is_neg();
   if (plain && on_device(src, device_)) {
-    const StridedShape<2> shape = copy_shape(dst, src);
-    const DType dt_dst = same ? raw_dtype_of(dst) : dtype_of(dst, "copy_");
+    StridedShape<2> shape;
+    for (int64_t i = src.dim() - 1; i >= 0; --i) shape.push(src.size(i), {whole.stride(i), src.stride(i)});
+    shape.normalize();
+    const DType dt_dst = same ? raw_dtype_of(whole) : dtype_of(whole, "copy_");
     const DType dt_src = same ? dt_dst : dtype_of(src, "copy_");
-    const bool transposes = same && transpose_plan(profile_of(dst), dt_dst, shape, 0);
-    if (shape.ndim <= 4 && !transposes) return add(address_of(dst), dt_dst, address_of(src), dt_src, shape);
+    const bool transposes = same && transpose_plan(profile_of(whole), dt_dst, shape, 0);
+    if (shape.ndim <= 4 && !transposes) {
+      const uint64_t dst = address_of(whole) + static_cast<uint64_t>(offset) * whole.element_size();
+      return add(dst, dt_dst, address_of(src), dt_src, shape);
+    }
   }
-  Tensor written = dst;
+  const bool all = offset == 0 && whole.sizes() == src.sizes();
+  Tensor written =
+      all ? whole
+          : at::native::as_strided_tensorimpl(whole, src.sizes(), whole.strides(), whole.storage_offset() + offset);
   written.copy_(src);
 }
 
@@ -73,7 +84,10 @@ void ManyCopies::add_piece(Conversion via, uint64_t dst, DType dst_dtype, uint64
     piece.dst_strides[i] = static_cast<uint32_t>(shape.strides[0][i]);
     piece.src_strides[i] = src == 0 ? 0 : static_cast<uint32_t>(shape.strides[1][i]);
   }
-  pieces_[{via, dst_dtype, src_dtype}].push_back(piece);
+  const Key key{via, dst_dtype, src_dtype};
+  auto of_key = std::find_if(pieces_.begin(), pieces_.end(), [&](const auto& each) { return each.first == key; });
+  if (of_key == pieces_.end()) of_key = pieces_.insert(of_key, {key, {}});
+  of_key->second.push_back(piece);
 }
 
 // Addresses, rows and strides in bytes, or-ed: a multiple of each unit that the piece can be copied in.
@@ -85,7 +99,7 @@ uint64_t ManyCopies::Piece::alignment(DType dtype) const {
   return bits;
 }
 
-void ManyCopies::launch_pieces(const Key& key, const std::vector<Piece>& pieces, bool aligned) {
+void ManyCopies::launch_pieces(const Key& key, const Pieces& pieces, bool aligned) {
   const auto [via, dst_dtype, src_dtype] = key;
   uint64_t bits = 16;
   if (via == Conversion::raw)
@@ -122,20 +136,28 @@ void ManyCopies::launch_pieces(const Key& key, const std::vector<Piece>& pieces,
 void ManyCopies::run() {
   for (const auto& [key, pieces] : pieces_) {
     const auto [via, dst_dtype, src_dtype] = key;
-    std::vector<Piece> aligned, others;
+    const auto is_aligned = [&, via = via, dst_dtype = dst_dtype, src_dtype = src_dtype](const Piece& piece) {
+      return via == Conversion::raw ? piece.alignment(dst_dtype) % 16 == 0
+                                    : piece.ndim == 0 && vec_aligned(piece.dst, dst_dtype, kDenseVec) &&
+                                          vec_aligned(piece.src, src_dtype, kDenseVec);
+    };
     uint64_t aligned_bytes = 0;
+    size_t others = 0;
     for (const Piece& piece : pieces) {
-      const bool fits = via == Conversion::raw ? piece.alignment(dst_dtype) % 16 == 0
-                                               : piece.ndim == 0 && vec_aligned(piece.dst, dst_dtype, kDenseVec) &&
-                                                     vec_aligned(piece.src, src_dtype, kDenseVec);
-      (fits ? aligned : others).push_back(piece);
-      if (fits) aligned_bytes += piece.dst_bytes;
+      if (is_aligned(piece))
+        aligned_bytes += piece.dst_bytes;
+      else
+        ++others;
     }
-    if (splits_aligned(aligned_bytes, others.size())) {
-      launch_pieces(key, aligned, /*aligned=*/true);
-      launch_pieces(key, others, /*aligned=*/false);
-    } else {
+    if (!splits_aligned(aligned_bytes, others)) {
       launch_pieces(key, pieces, /*aligned=*/false);
+    } else if (others == 0) {
+      launch_pieces(key, pieces, /*aligned=*/true);
+    } else {
+      Pieces apart[2];
+      for (const Piece& piece : pieces) apart[is_aligned(piece) ? 0 : 1].push_back(piece);
+      launch_pieces(key, apart[0], /*aligned=*/true);
+      launch_pieces(key, apart[1], /*aligned=*/false);
     }
   }
   pieces_.clear();

@@ -1,12 +1,12 @@
 // Many copies on the device by few dispatches: lists of tensors, concatenations, splits.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <tuple>
-#include <vector>
+#include <utility>
 
 #include "ops/copy/plan.h"
 
@@ -19,6 +19,8 @@ class ManyCopies {
   explicit ManyCopies(c10::Device device);
   // As dst.copy_(src), of equal sizes.
   void add(const at::Tensor& dst, const at::Tensor& src);
+  // The same to a part of `whole`, of src's sizes, which begins `offset` elements of memory after the whole.
+  void add_part(const at::Tensor& whole, int64_t offset, const at::Tensor& src);
   // Elements at addresses. Without `src` (0) zeros are written.
   void add(uint64_t dst, DType dst_dtype, uint64_t src, DType src_dtype, const StridedShape<2>& shape);
   void run();
@@ -34,13 +36,14 @@ class ManyCopies {
     uint64_t alignment(DType dtype) const;
   };
   using Key = std::tuple<Conversion, DType, DType>;
+  using Pieces = c10::SmallVector<Piece, 4>;
 
   void add_piece(Conversion via, uint64_t dst, DType dst_dtype, uint64_t src, DType src_dtype,
                  const StridedShape<2>& shape);
-  void launch_pieces(const Key& key, const std::vector<Piece>& pieces, bool aligned);
+  void launch_pieces(const Key& key, const Pieces& pieces, bool aligned);
 
   c10::Device device_;
-  std::map<Key, std::vector<Piece>> pieces_;
+  c10::SmallVector<std::pair<Key, Pieces>, 1> pieces_;  // few keys: a call has one dtype or two
 };
 
 void foreach_copy_(at::TensorList self, at::TensorList src, bool non_blocking);

@@ -15,7 +15,7 @@
 #include <ATen/ops/_foreach_sqrt_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_sub_compositeexplicitautograd_dispatch.h>
 #include <ATen/ops/_foreach_zero_compositeexplicitautograd_dispatch.h>
-#include <ATen/ops/empty_strided.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 
@@ -23,6 +23,7 @@
 #include "ops/optim/plan.h"
 #include "ops/tensor/overlap.h"
 #include "ops/tensor/table.h"
+#include "ops/tensor/unfilled.h"
 
 namespace aule::ops {
 namespace {
@@ -38,56 +39,82 @@ enum class Each : int {
 #undef FOREACH_OP
 };
 
-// True if all tensors have one dtype that the kernel computes in float32, one device, and dense operands in one order.
-bool alike(TensorList self, TensorList other) {
-  if (other.size() != self.size()) return false;
-  for (size_t i = 0; i < self.size(); ++i) {
-    const Tensor &a = self[i], &b = other[i];
-    if (b.scalar_type() != self[0].scalar_type() || b.device() != self[0].device() || b.layout() != at::kStrided)
-      return false;
-    if (a.numel() >= (int64_t{1} << 31) || !walks_dense(a) || !same_walk(a, b)) return false;
+// Bytes of the tensors of a call, list after list: each is asked once, because a call may have over a hundred.
+using Places = c10::SmallVector<ByteRange, 4 * kTableTensors>;
+
+ByteRange dense_range(const Tensor& t) {
+  const uint64_t begin = address_of(t);
+  return {begin, begin + static_cast<uint64_t>(t.numel()) * t.element_size()};
+}
+
+// True, with the places of `self` and of each list, if all tensors have one dtype that the kernel computes in float32,
+// one device, and dense operands in one order.
+bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalars scalars, Places& places) {
+  const size_t count = self.size();
+  if (count < 2 || (scalars.size() > 1 && scalars.size() != count)) return false;
+  const c10::ScalarType type = self[0].scalar_type();
+  const c10::Device device = self[0].device();
+  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
+  if (device.type() != c10::DeviceType::PrivateUse1) return false;
+  if (!std::all_of(scalars.begin(), scalars.end(), [](const Scalar& s) { return !s.isComplex(); })) return false;
+  int64_t elems = 0;
+  for (const Tensor& t : self) elems += t.numel();
+  if (elems > foreach_most_elems(profile_of(self[0])) * static_cast<int64_t>(count)) return false;
+  const auto fits = [&](const Tensor& t) {
+    return t.scalar_type() == type && t.device() == device && t.layout() == at::kStrided;
+  };
+  places.reserve(count * (2 + operands.size()));
+  for (const Tensor& t : self) {
+    if (!fits(t) || t.numel() >= (int64_t{1} << 31) || !walks_dense(t)) return false;
+    places.push_back(dense_range(t));
+  }
+  TensorList before = self;
+  for (TensorList list : operands) {
+    if (list.size() != count) return false;
+    for (size_t i = 0; i < count; ++i) {
+      if (list[i].is_same(before[i])) {  // a square
+        places.push_back(places[places.size() - count]);
+        continue;
+      }
+      if (!fits(list[i]) || !same_walk(self[i], list[i])) return false;
+      places.push_back(dense_range(list[i]));
+    }
+    before = list;
   }
   return true;
 }
 
 // False if an element's tensors share memory with another element's: then a loop reads values that it has written.
-bool elements_apart(TensorList written, std::initializer_list<TensorList> operands) {
-  std::vector<ByteRange> outputs, inputs;
-  outputs.reserve(written.size());
-  for (const Tensor& t : written) outputs.push_back(range_of(t));
-  for (TensorList list : operands)
-    for (size_t i = 0; i < list.size(); ++i) {
-      const ByteRange r = range_of(list[i]);
-      if (r.begin != outputs[i].begin) inputs.push_back(r);  // the same element: each invocation reads before it writes
-    }
+bool elements_apart(size_t count, const Places& places) {
+  std::vector<ByteRange> outputs(places.begin(), places.begin() + count), inputs;
+  inputs.reserve(places.size() - count);
+  for (size_t i = count; i < places.size(); ++i)
+    if (places[i].begin != outputs[i % count].begin)  // else the same element: each invocation reads before it writes
+      inputs.push_back(places[i]);
   return apart(std::move(outputs), inputs);
 }
 
-bool can_run(TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
-  if (self.size() < 2 || (scalars.size() > 1 && scalars.size() != self.size())) return false;
-  const auto type = self[0].scalar_type();
-  if (type != at::kFloat && type != at::kHalf && type != at::kBFloat16) return false;
-  if (self[0].device().type() != c10::DeviceType::PrivateUse1) return false;
-  if (!std::all_of(scalars.begin(), scalars.end(), [](const Scalar& s) { return !s.isComplex(); })) return false;
-  int64_t elems = 0;
-  for (const Tensor& t : self) elems += t.numel();
-  if (elems > foreach_most_elems(profile_of(self[0])) * static_cast<int64_t>(self.size())) return false;
-  return alike(self, self) &&
-         std::all_of(operands.begin(), operands.end(), [&](TensorList list) { return alike(self, list); });
-}
-
-// `scalars` has no element, one for all tensors, or one for each tensor.
-void run(Each each, TensorList dst, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
-  const TensorList* y = operands.size() > 0 ? operands.begin() : nullptr;
-  const TensorList* z = operands.size() > 1 ? operands.begin() + 1 : nullptr;
+// `places`: of x, and of the lists y and z if there are any. `scalars` has no element, one for all tensors, or one for
+// each tensor.
+void run(Each each, TensorList self, const Places& places, const ByteRange* dst, Scalars scalars) {
+  const size_t count = self.size(), lists = places.size() / count;
+  const auto read = [&](TensorArgs& args, size_t list, size_t i) {
+    const ByteRange& place = places[list * count + i];
+    return args.read(place.begin, place.end - place.begin);
+  };
+  const bool one = scalars.size() == 1;
+  const float scalar = one ? static_cast<float>(scalars[0].toDouble()) : 0;
   for_each_table(
       self, ForeachParams{},
       [&](ForeachParams& p, TensorArgs& args, uint32_t at, size_t i) {
-        p.x[at] = args.read(self[i]);
-        if (y) p.y[at] = args.read((*y)[i]);
-        if (z) p.z[at] = args.read((*z)[i]);
-        p.dst[at] = args.write(dst[i]);
-        if (!scalars.empty()) p.scalar[at] = static_cast<float>(scalars[scalars.size() == 1 ? 0 : i].toDouble());
+        p.x[at] = read(args, 0, i);
+        if (lists > 1) p.y[at] = read(args, 1, i);
+        if (lists > 2) p.z[at] = read(args, 2, i);
+        p.dst[at] = args.write(dst[i].begin, dst[i].end - dst[i].begin);
+        if (one)
+          p.scalar[at] = scalar;
+        else if (!scalars.empty())
+          p.scalar[at] = static_cast<float>(scalars[i].toDouble());
       },
       [&](const ForeachParams& p, const TensorArgs& args, Grid grid) {
         launch(current(self[0]), kernel::foreach (),
@@ -97,8 +124,9 @@ void run(Each each, TensorList dst, TensorList self, std::initializer_list<Tenso
 
 // Returns false if the lists do not fit the kernel, and then does nothing.
 bool in_place(Each each, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
-  if (!can_run(self, operands, scalars) || !elements_apart(self, operands)) return false;
-  run(each, self, self, operands, scalars);
+  Places places;
+  if (!can_run(self, operands, scalars, places) || !elements_apart(self.size(), places)) return false;
+  run(each, self, places, places.data(), scalars);
   for (const Tensor& t : self) t.unsafeGetTensorImpl()->bump_version();  // for lists, the dispatcher does not
   return true;
 }
@@ -106,12 +134,11 @@ bool in_place(Each each, TensorList self, std::initializer_list<TensorList> oper
 // self *= other, one number on the device. Its dtype may be another: without dimensions it promotes nothing.
 bool in_place_by(TensorList self, const Tensor& other) {
   const auto type = other.scalar_type();
-  if (!can_run(self, {}, {}) || other.dim() != 0 || other.device() != self[0].device() || other.is_neg() ||
+  Places places;
+  if (!can_run(self, {}, {}, places) || other.dim() != 0 || other.device() != self[0].device() || other.is_neg() ||
       (type != at::kFloat && type != at::kHalf && type != at::kBFloat16))
     return false;
-  std::vector<ByteRange> written;
-  for (const Tensor& t : self) written.push_back(range_of(t));
-  if (!apart(std::move(written), {range_of(other)})) return false;
+  if (!apart({places.begin(), places.end()}, {range_of(other)})) return false;
   const ForeachSpec spec{.dtype = dtype_of(self[0], "_foreach_mul_"),
                          .op = static_cast<int>(Each::mul_tensor),
                          .y_dtype = dtype_of(other, "_foreach_mul_")};
@@ -132,11 +159,16 @@ bool in_place_by(TensorList self, const Tensor& other) {
 
 std::vector<Tensor> fresh(Each each, TensorList self, std::initializer_list<TensorList> operands, Scalars scalars) {
   std::vector<Tensor> out;
-  if (!can_run(self, operands, scalars)) return out;
+  Places places;
+  if (!can_run(self, operands, scalars, places)) return out;
+  c10::SmallVector<ByteRange, kTableTensors> dst;
   out.reserve(self.size());
-  // `self` walks dense, so that this is empty_like with fewer ways through the dispatcher.
-  for (const Tensor& t : self) out.push_back(at::empty_strided(t.sizes(), t.strides(), t.options()));
-  run(each, out, self, operands, scalars);
+  // `self` walks dense, so that this is empty_like.
+  for (const Tensor& t : self) {
+    out.push_back(unfilled_strided(t.sizes(), t.strides(), t.scalar_type()));
+    dst.push_back(dense_range(out.back()));
+  }
+  run(each, self, places, dst.data(), scalars);
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include <ATen/native/TensorShape.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/_chunk_cat_compositeexplicitautograd_dispatch.h>
-#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -32,6 +31,7 @@
 #include "ops/tensor/floating.h"
 #include "ops/tensor/loop_limit.h"
 #include "ops/tensor/tensor_arg.h"
+#include "ops/tensor/unfilled.h"
 
 namespace aule::ops {
 
@@ -75,11 +75,10 @@ Joined joined_from(const at::ITensorListRef& list, const at::MaterializedITensor
 // Strided copies, which may convert dtypes.
 void join(const Joined& joined, const at::Tensor& out) {
   ManyCopies copies(out.device());
-  int64_t offset = out.storage_offset();
+  int64_t offset = 0;
   for (const at::Tensor* t : joined.parts) {
     const int64_t length = t->size(joined.dim);
-    // As out.narrow, without its ways through the dispatcher.
-    if (t->numel() > 0) copies.add(at::native::as_strided_tensorimpl(out, t->sizes(), out.strides(), offset), *t);
+    if (t->numel() > 0) copies.add_part(out, offset, *t);
     offset += length * out.stride(joined.dim);
   }
   copies.run();
@@ -116,8 +115,7 @@ at::Tensor cat(const at::ITensorListRef& list, int64_t dim) {
   for (const at::Tensor& t : tensors)
     if (t.device().is_privateuseone()) on_device = &t;
   for (const at::Tensor& t : tensors) check_same_device("cat", {on_device, &t});
-  const at::Tensor out =
-      at::empty(joined.shape, on_device->options().dtype(joined.dtype).memory_format(common_format(tensors)));
+  const at::Tensor out = unfilled(joined.shape, joined.dtype, common_format(tensors));
   join(joined, out);
   return out;
 }

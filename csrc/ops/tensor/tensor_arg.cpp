@@ -92,9 +92,11 @@ void check_has_memory(const at::TensorBase& t) {
 uint64_t address_of(const at::Tensor& t) {
   TORCH_CHECK(is_ours(t),
               two_devices(c10::Device(c10::DeviceType::PrivateUse1, runtime::current_device()), t.device()));
-  if (t.numel() == 0) return 0;  // whether its storage has memory or not
-  check_has_memory(t);
-  return reinterpret_cast<uint64_t>(t.const_data_ptr());
+  const c10::TensorImpl& impl = *t.unsafeGetTensorImpl();
+  if (impl.numel() == 0) return 0;  // whether its storage has memory or not
+  const auto storage = reinterpret_cast<uint64_t>(impl.storage().data());
+  if (C10_UNLIKELY(storage == 0)) check_has_memory(t);
+  return storage + static_cast<uint64_t>(impl.storage_offset()) * impl.itemsize();
 }
 
 namespace {
