@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 
 #include "kernels_linalg.gen.h"
 #include "ops/tensor/loop_limit.h"
@@ -64,7 +65,33 @@ std::string text_of(const LuPanelPlan& plan) {
   return "columns " + number(plan.columns) + where + (plan.spread ? " spread" : "") + " local " + number(plan.local);
 }
 
-CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n) {
+namespace {
+
+constexpr uint32_t kPanelLocal = 256;  // of cholesky_panel.comp
+constexpr int64_t kMostPanel = 128;
+
+// Panels in registers: float32, on devices where a barrier costs little.
+std::optional<CholeskyPlan> panels_plan(const DeviceProfile& profile, DType dtype, int64_t n,
+                                        const Overrides& overrides) {
+  if (dtype != DType::f32 || profile.is_software() || profile.max_workgroup_invocations < kPanelLocal ||
+      n <= kCholeskyUnit)
+    return std::nullopt;
+  CholeskyPlan plan{.at_once = n <= kMostPanel, .local = kPanelLocal};
+  plan.tiles = n <= 64 ? 4 : n <= 96 ? 6 : 8;
+  plan.below = plan.at_once ? 0 : 4;
+  const Numbers& asked = overrides.cholesky_panel;
+  if (asked.count == 0 || (asked.values[0] > 0 && plan.at_once)) return plan;
+  if (asked.values[0] == 0) return std::nullopt;
+  plan.tiles = asked.values[0] <= 4 ? 4 : 8;
+  if (asked.count > 1) plan.below = asked.values[1] <= 2 ? 2 : asked.values[1] <= 4 ? 4 : 8;
+  if (asked.count > 2) plan.update_side = asked.values[2] <= 4 ? 4 : 8;
+  return plan;
+}
+
+}  // namespace
+
+CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n, const Overrides& overrides) {
+  if (const auto plan = panels_plan(profile, dtype, n, overrides)) return *plan;
   const size_t bytes = dtype_size(dtype);
   const int64_t largest = bytes == 4 ? 80 : bytes == 8 ? 56 : 40;
   CholeskyPlan plan{.at_once = n <= largest, .side = n <= kCholeskyUnit ? kCholeskyUnit : largest};
@@ -72,7 +99,16 @@ CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n)
   return plan;
 }
 
+uint32_t cholesky_update_side(const CholeskyPlan& plan, int64_t m, int64_t batches) {
+  constexpr int64_t kTile = 128, kLeast = 64;  // tiles, of fewer most multiprocessors would have none
+  const int64_t sides = (m + kTile - 1) / kTile;
+  return plan.update_side > 0 ? plan.update_side : sides * (sides + 1) / 2 * batches >= kLeast ? 8 : 4;
+}
+
 std::string text_of(const CholeskyPlan& plan) {
+  if (plan.tiles > 0)
+    return plan.at_once ? "at once, tiles " + number(plan.tiles)
+                        : "panels of " + number(plan.columns()) + ", below " + number(plan.below);
   if (!plan.at_once) return "by halves";
   return "at once, side " + number(plan.side) + " local " + number(plan.local);
 }

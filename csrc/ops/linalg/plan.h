@@ -7,6 +7,7 @@
 
 #include "core/device_profile.h"
 #include "core/dtype.h"
+#include "core/environment.h"
 
 namespace aule {
 struct JacobiSweepSpec;
@@ -44,11 +45,18 @@ std::string text_of(const LuPanelPlan& plan);
 
 // The Cholesky factorization of a matrix of n rows.
 struct CholeskyPlan {
-  bool at_once = false;  // by cholesky_block.comp; else its upper left part is, and so on
-  int64_t side = 0;      // of the shared memory of cholesky_block.comp
+  bool at_once = false;  // by one launch of cholesky_block.comp or cholesky_panel.comp
+  // Of cholesky_panel.comp: 16 tiles columns are a panel, 16 below rows a workgroup's. Without tiles: cholesky_block.comp
+  // for a part of the upper left, where the matrix is not at once, and so on.
+  uint32_t tiles = 0, below = 0;
+  uint32_t update_side = 0;  // of cholesky_update.comp; 0: by size
+  int64_t side = 0;          // of the shared memory of cholesky_block.comp
   uint32_t local = 0;
+  int64_t columns() const { return 16 * int64_t{tiles}; }
 };
-CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n);
+CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n, const Overrides& overrides);
+// SIDE of cholesky_update.comp, for m rows.
+uint32_t cholesky_update_side(const CholeskyPlan& plan, int64_t m, int64_t batches);
 std::string text_of(const CholeskyPlan& plan);
 
 // The solution of a triangle of n rows for some columns.

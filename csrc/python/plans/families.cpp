@@ -187,7 +187,7 @@ void bind_families(py::module_& m) {
   });
   m.def("ldl_plan", [](const DeviceProfile& profile, uint64_t n) { return ops::text_of(ops::ldl_plan(profile, n)); });
   m.def("cholesky_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t n) {
-    return ops::text_of(ops::cholesky_plan(profile, dtype_named(dtype), n));
+    return ops::text_of(ops::cholesky_plan(profile, dtype_named(dtype), n, {}));
   });
   m.def("triangle_plan",
         [](const DeviceProfile& profile, const std::string& dtype, int64_t n, int64_t columns, int64_t batches) {

@@ -2,7 +2,7 @@
 
 import torch
 
-import torch_aule  # noqa: F401
+import torch_aule.tune
 from linalg_reference import DTYPES, assert_small, eps, norm, wide
 
 has_double = torch.aule.get_device_properties().float64
@@ -27,6 +27,25 @@ for m, n in ((1500, 40), (400, 400), (20, 300)):
     assert_small(p @ lower @ upper - wide(a), norm(lower.abs() @ upper.abs()), max(m, n), eps(a))
     expected = torch.linalg.lu_factor(wide(a)).pivots
     assert torch.equal(torch.linalg.lu_factor(a.to("aule")).pivots.cpu(), expected)
+
+# Cholesky factors of one panel, and of several: the other triangle is not read, and becomes zero; rows in steps of 16
+# bytes and between them; the first minor that is not positive, in any panel.
+for panel in ((), (4, 2, 8), (8, 8, 4)):
+    with torch_aule.tune.override(cholesky_panel=panel or None):
+        for batch, n in ((2, 33), (3, 65), (1, 97), (2, 128), (2, 129), (1, 300), (1, 387)):
+            a = torch.randn(batch, n, n)
+            a = a @ a.mT / n + torch.eye(n)
+            bad = torch.randint(n, (4,))
+            indefinite = a[:1].repeat(4, 1, 1)
+            indefinite[torch.arange(4), bad, bad] = torch.tensor([-1.0, 0.0, float("nan"), -1e3])
+            for upper in (False, True):
+                hidden = torch.ones(n, n).tril(-1) if upper else torch.ones(n, n).triu(1)
+                given = a.masked_fill(hidden.bool(), float("nan")).to("aule")
+                f = wide(torch.linalg.cholesky(given, upper=upper))
+                assert torch.equal(f, f.triu() if upper else f.tril())
+                assert_small((f.mT @ f if upper else f @ f.mT) - wide(a), norm(wide(a)), n, eps(a))
+                info = torch.linalg.cholesky_ex(indefinite.to("aule"), upper=upper).info
+                assert torch.equal(info.cpu(), torch.linalg.cholesky_ex(indefinite, upper=upper).info)
 
 # c is the result itself: products that read it in place.
 for dtype, k in ((torch.float32, 20), (torch.float32, 300), (torch.float64, 20), (torch.complex64, 20)):
