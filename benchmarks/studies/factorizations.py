@@ -20,11 +20,14 @@ from torch_aule.benchmark.report import dearest
 CASES = [("cholesky", 1000, 128), ("cholesky", 1, 512), ("cholesky", 1, 1024), ("cholesky", 1, 4096),
          ("solve", 1, 1024), ("solve", 1, 4096), ("solve", 1000, 128), ("eigh", 1, 1024)]  # fmt: skip
 SMALL = [("cholesky", 3, 128), ("cholesky", 1, 300), ("solve", 1, 300), ("solve", 3, 128), ("eigh", 1, 64)]
-# Setting, its values: columns of a panel and rows of a workgroup in sixteenths, side of an update's tile in the same.
+# Cholesky: columns of a panel, rows of a workgroup, side of an update's tile. LU: invocations, columns of an outer block.
 WAYS = {
     "cholesky": {"halves": {"cholesky_panel": (0,)}}
     | {f"{16 * t}/{16 * b}/{16 * u}": {"cholesky_panel": (t, b, u)}
        for t, b, u in ((4, 4, 4), (4, 4, 8), (8, 2, 8), (8, 4, 4), (8, 4, 8), (8, 8, 8))},
+    "solve": {"halves": {"lu_step": (0,)}}
+    | {f"{local}/{block}": {"lu_step": (local, block)}
+       for local, block in ((256, 64), (512, 64), (512, 128), (512, 256), (1024, 128))},
 }  # fmt: skip
 
 

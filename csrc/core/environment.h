@@ -88,7 +88,8 @@ enum class HaloConv : uint8_t { by_cost, always, never };
   X(HaloConv,         halo_conv,             HaloConv::by_cost)       \
   X(Numbers,          halo_tile,             {})                      \
   X(Numbers,          halo_weight_tile,      {})                      \
-  X(Numbers,          cholesky_panel,        {})
+  X(Numbers,          cholesky_panel,        {})                      \
+  X(Numbers,          lu_step,               {})
 // clang-format on
 
 struct Environment {

@@ -67,6 +67,42 @@ std::string text_of(const LuPanelPlan& plan) {
 
 namespace {
 
+constexpr uint32_t kMostValues = 64;  // of an invocation's registers
+constexpr int64_t kMostStepMatrices = 8;
+
+}  // namespace
+
+std::optional<LuStepsPlan> lu_steps_plan(const DeviceProfile& profile, DType dtype, int64_t m, int64_t n,
+                                         int64_t batches, const Overrides& overrides) {
+  LuStepsPlan plan;
+  const Numbers& asked = overrides.lu_step;
+  if (asked.count > 0 && asked.values[0] == 0) return std::nullopt;
+  if (asked.count > 0) plan.local = asked.values[0] <= 256 ? 256 : asked.values[0] <= 512 ? 512 : 1024;
+  if (asked.count > 1) plan.block = asked.values[1] <= 64 ? 64 : asked.values[1] <= 128 ? 128 : 256;
+  if (dtype != DType::f32 || profile.is_software() || !profile.subgroup_arithmetic || profile.subgroup_size < 8 ||
+      profile.max_workgroup_invocations < plan.local)
+    return std::nullopt;
+  // Where there are many matrices, the workgroups of recursive panels fill the device.
+  if (std::min(m, n) <= 128 || batches > kMostStepMatrices) return std::nullopt;
+  while (plan.sub > 4 && lu_step_shape(plan, m).rows * plan.sub > kMostValues) plan.sub /= 2;
+  if (lu_step_shape(plan, m).rows * plan.sub > kMostValues) return std::nullopt;
+  return plan;
+}
+
+LuStepShape lu_step_shape(const LuStepsPlan& plan, int64_t rows) {
+  constexpr uint32_t kLeast = 128;
+  LuStepShape shape{.local = plan.local};
+  while (shape.local > kLeast && rows <= shape.local / 2) shape.local /= 2;
+  shape.rows = narrow<uint32_t>(std::bit_ceil(std::max<uint64_t>(ceil_div(static_cast<uint64_t>(rows), shape.local), 1)));
+  return shape;
+}
+
+std::string text_of(const LuStepsPlan& plan) {
+  return "blocks of " + number(plan.block) + ", steps of " + number(plan.sub) + " local " + number(plan.local);
+}
+
+namespace {
+
 constexpr uint32_t kPanelLocal = 256;  // of cholesky_panel.comp
 constexpr int64_t kMostPanel = 128;
 
@@ -127,13 +163,21 @@ TrianglePlan triangle_plan(const DeviceProfile& profile, DType dtype, int64_t n,
   plan.local = !plan.in_shared || plan.most > kTriangleUnit ? 64 : 512 / bytes;
   plan.groups = plan.in_shared ? ceil_div(static_cast<uint64_t>(columns), plan.local) * static_cast<uint64_t>(batches)
                                : ceil_div(static_cast<uint64_t>(columns * batches), plan.local);
+  // Few workgroups wait for each other's steps; many fill the device, which then computes nothing twice.
+  constexpr uint64_t kManyGroups = 256;
+  constexpr uint32_t kShares = 4;
+  if (plan.in_shared && plan.groups < kManyGroups && plan.local * kShares <= profile.max_workgroup_invocations) {
+    plan.shares = kShares;
+    plan.local *= kShares;
+  }
   return plan;
 }
 
 std::string text_of(const TrianglePlan& plan) {
   if (!plan.at_once) return "by halves";
   return std::string("at once, ") + (plan.in_shared ? "shared, most " + number(plan.most) : "memory") + " local " +
-         number(plan.local) + " groups " + number(static_cast<int64_t>(plan.groups));
+         number(plan.local) + (plan.shares > 1 ? " shares " + number(plan.shares) : "") + " groups " +
+         number(static_cast<int64_t>(plan.groups));
 }
 
 namespace {

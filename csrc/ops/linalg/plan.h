@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/device_profile.h"
@@ -43,6 +44,20 @@ constexpr int64_t kLuSharedBytes = 24 << 10, kLuSide = 80;
 LuPanelPlan lu_panel_plan(const DeviceProfile& profile, DType dtype, int64_t rows, int64_t columns);
 std::string text_of(const LuPanelPlan& plan);
 
+// A factorization by lu_step.comp of outer blocks of `block` columns, whose steps have `sub` columns.
+struct LuStepsPlan {
+  uint32_t local = 512, sub = 8;
+  int64_t block = 128;
+};
+std::optional<LuStepsPlan> lu_steps_plan(const DeviceProfile& profile, DType dtype, int64_t rows, int64_t columns,
+                                         int64_t batches, const Overrides& overrides);
+// LOCAL and ROWS of a launch that factorizes `rows` rows.
+struct LuStepShape {
+  uint32_t local = 0, rows = 1;
+};
+LuStepShape lu_step_shape(const LuStepsPlan& plan, int64_t rows);
+std::string text_of(const LuStepsPlan& plan);
+
 // The Cholesky factorization of a matrix of n rows.
 struct CholeskyPlan {
   bool at_once = false;  // by one launch of cholesky_block.comp or cholesky_panel.comp
@@ -64,6 +79,7 @@ struct TrianglePlan {
   bool at_once = false;    // by triangular_solve.comp; else by halves
   bool in_shared = false;  // a workgroup has columns of one matrix in shared memory
   int64_t most = 1;        // rows that the kernel is compiled for
+  uint32_t shares = 1;     // invocations of a column
   uint32_t local = 0;
   uint64_t groups = 0;
 };

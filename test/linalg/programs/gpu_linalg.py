@@ -28,11 +28,32 @@ for m, n in ((1500, 40), (400, 400), (20, 300)):
     expected = torch.linalg.lu_factor(wide(a)).pivots
     assert torch.equal(torch.linalg.lu_factor(a.to("aule")).pivots.cpu(), expected)
 
+# LU by steps of columns: exchanges outside of the outer block, several rows of an invocation, steps of 4 columns, no
+# pivots, and the first column without one.
+for step, batch, m, n in (
+    ((), 2, 150, 140),
+    ((256, 64), 1, 135, 230),
+    ((256, 64), 1, 600, 129),
+    ((256, 64), 1, 2100, 129),
+):
+    with torch_aule.tune.override(lu_step=step or None):
+        a = torch.randn(batch, m, n)
+        lu, pivots = torch.linalg.lu_factor(a.to("aule"))
+        assert torch.equal(pivots.cpu(), torch.linalg.lu_factor(wide(a)).pivots)
+        p, lower, upper = torch.lu_unpack(wide(lu), pivots.cpu())
+        assert_small(p @ lower @ upper - wide(a), norm(lower.abs() @ upper.abs()), max(m, n), eps(a))
+a = torch.randn(2, 130, 130)
+definite = a @ a.mT / 130 + torch.eye(130)
+lower, upper = (wide(t) for t in torch.linalg.lu(definite.to("aule"), pivot=False)[1:])
+assert_small(lower @ upper - wide(definite), norm(lower.abs() @ upper.abs()), 130, eps(a))
+a[0, :, 77] = 0
+assert torch.equal(torch.linalg.lu_factor_ex(a.to("aule")).info.cpu(), torch.tensor([78, 0]))
+
 # Cholesky factors of one panel, and of several: the other triangle is not read, and becomes zero; rows in steps of 16
 # bytes and between them; the first minor that is not positive, in any panel.
-for panel in ((), (4, 2, 8), (8, 8, 4)):
+for panel, sizes in (((), (33, 65, 97, 128, 129, 300)), ((4, 2, 8), (129, 300)), ((8, 8, 4), (139,))):
     with torch_aule.tune.override(cholesky_panel=panel or None):
-        for batch, n in ((2, 33), (3, 65), (1, 97), (2, 128), (2, 129), (1, 300), (1, 387)):
+        for batch, n in ((2, n) for n in sizes):
             a = torch.randn(batch, n, n)
             a = a @ a.mT / n + torch.eye(n)
             bad = torch.randint(n, (4,))
