@@ -19,8 +19,8 @@ from torch_aule.benchmark.report import dearest
 
 CASES = [("cholesky", 1000, 128), ("cholesky", 1, 512), ("cholesky", 1, 1024), ("cholesky", 1, 4096),
          ("solve", 1, 1024), ("solve", 1, 4096), ("solve", 1000, 128), ("eigh", 1, 1024)]  # fmt: skip
-SMALL = [("cholesky", 3, 128), ("cholesky", 1, 300), ("solve", 1, 300), ("solve", 3, 128), ("eigh", 1, 64)]
-# Cholesky: columns of a panel, rows of a workgroup, side of an update's tile. LU: invocations, columns of an outer block.
+SMALL = [("cholesky", 3, 128), ("cholesky", 1, 300), ("solve", 1, 300), ("eigh", 1, 64)]
+# Cholesky: columns of a panel, rows of a workgroup, side of an update's tile. LU: invocations, columns of a block.
 WAYS = {
     "cholesky": {"halves": {"cholesky_panel": (0,)}}
     | {f"{16 * t}/{16 * b}/{16 * u}": {"cholesky_panel": (t, b, u)}

@@ -35,17 +35,16 @@ uint64_t corner;  // the address of the block's first element
 #define HAS_STRIP_ROW(r) (p.first + STRIP_ROW(r) < p.n)
 #define AT(i, j) F32Ref(corner + uint64_t((int64_t(i) * p.row + int64_t(j) * p.col) * 4)).v
 
+// A branch around a load would keep the next one waiting: what is not wanted is loaded too, from a place that exists.
 void load_panel() {
+  const uint end = p.width - 1, last = p.n - p.first - 1;
   [[unroll]] for (int i = 0; i < TILES; ++i)
-    [[unroll]] for (int k = 0; k <= i; ++k) {
-      block[i * TILES + k] = 0.0;
-      if (ROW(i) < p.width && COL(k) <= ROW(i)) block[i * TILES + k] = AT(ROW(i), COL(k));
-    }
+    [[unroll]] for (int k = 0; k <= i; ++k) block[i * TILES + k] = AT(min(ROW(i), end), min(COL(k), end));
   [[unroll]] for (int r = 0; r < BELOW; ++r)
-    [[unroll]] for (int k = 0; k < TILES; ++k) {
-      low[r * TILES + k] = 0.0;
-      if (HAS_STRIP_ROW(r) && COL(k) < p.width) low[r * TILES + k] = AT(STRIP_ROW(r), COL(k));
-    }
+    [[unroll]] for (int k = 0; k < TILES; ++k) low[r * TILES + k] = AT(min(STRIP_ROW(r), last), min(COL(k), end));
+  [[unroll]] for (int i = 0; i < TILES; ++i)
+    [[unroll]] for (int k = 0; k <= i; ++k)
+      if (ROW(i) >= p.width || COL(k) > ROW(i)) block[i * TILES + k] = 0.0;
 }
 
 // Column `at`, of the 16 that begin at 16 b.

@@ -1,9 +1,9 @@
 // c -= x x^T, float32, of the lower triangle of c [m, m], in place: what a panel x [m, k] takes from the columns that
 // follow it. Tiles of the diagonal are computed whole. Matrices whose `info` is not 0 stay as they are.
 //
-// A workgroup of 256 makes 16 SIDE x 16 SIDE of c, an invocation SIDE x SIDE, as in gemm_simt_large.comp: v is the index
-// of the large stride, u that of the small one. ALONG_K: neighbours in memory are of one row of x, else of one column.
-// VEC 4: loads and stores of 16 bytes along the small stride.
+// A workgroup of 256 makes 16 SIDE x 16 SIDE of c, an invocation SIDE x SIDE, as in gemm_simt_large.comp: v is the
+// index of the large stride, u that of the small one. ALONG_K: neighbours in memory are of one row of x, else of one
+// column. VEC 4: loads and stores of 16 bytes along the small stride.
 // What was tried, and what it gave: docs/ladders/cholesky.md
 layout(constant_id = 0) const int SIDE = 8;  // 4 or 8
 layout(constant_id = 1) const bool ALONG_K = false;
@@ -58,9 +58,10 @@ uvec2 tile_of(uint t) {
   return uvec2(row, t - row * (row + 1) / 2);
 }
 
-void store(uint64_t at, vec4 taken, uint count) {
+// `old` where it was loaded already.
+void store(uint64_t at, vec4 old, vec4 taken, uint count) {
   if (VEC == 4) {
-    F32x4Ref(at).v -= taken;
+    F32x4Ref(at).v = old - taken;
   } else {
     [[unroll]] for (uint j = 0; j < 4; ++j)
       if (j < count) F32Ref(at + uint64_t(int64_t(j) * (ALONG_K ? p.col : p.row) * 4)).v -= taken[j];
@@ -107,13 +108,18 @@ void main() {
     barrier();  // the next step is written, this one read
   }
 
-  [[unroll]] for (int i = 0; i < SIDE; ++i) {
-    const uint v = v0 + ty * 4 + (i & 3) + i / 4 * 64;
-    [[unroll]] for (int q = 0; q < QUADS; ++q) {
-      const uint u = u0 + tx * 4 + q * 64;
+  [[unroll]] for (int h = 0; h < QUADS; ++h) {  // a branch around a load would keep the next one waiting
+    vec4 old[4 * QUADS];
+    [[unroll]] for (int i = 0; i < 4 * QUADS && VEC == 4; ++i) {
+      const uint v = min(v0 + ty * 4 + i / QUADS + h * 64, p.m - 1), u = min(u0 + tx * 4 + i % QUADS * 64, p.m - 4);
+      old[i] = F32x4Ref(ALONG_K ? place(c, v, u) : place(c, u, v)).v;
+    }
+    [[unroll]] for (int i = 0; i < 4 * QUADS; ++i) {
+      const uint v = v0 + ty * 4 + i / QUADS + h * 64, u = u0 + tx * 4 + i % QUADS * 64;
+      const int row_of = 4 * h + i / QUADS, from = i % QUADS * 4;
       if (v < p.m && u < p.m)
-        store(ALONG_K ? place(c, v, u) : place(c, u, v),
-              vec4(acc[i][4 * q], acc[i][4 * q + 1], acc[i][4 * q + 2], acc[i][4 * q + 3]), p.m - u);
+        store(ALONG_K ? place(c, v, u) : place(c, u, v), old[i],
+              vec4(acc[row_of][from], acc[row_of][from + 1], acc[row_of][from + 2], acc[row_of][from + 3]), p.m - u);
     }
   }
 }

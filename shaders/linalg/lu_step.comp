@@ -71,21 +71,21 @@ void store_top(uint column) {
     if (i < p.count) AT(p.begin + i, column) = u[i];
 }
 
+// A branch around a load would keep the next one waiting: rows past the end load the last one, and are not stored.
+#define LAST_ROW(r) min(ROW(r), p.m - 1)
+
 // A column of the outer block.
 void update_column(uint column) {
   if (lane < SLOTS) slots[lane] = targets[lane] != NONE ? AT(sources[lane], column) : 0.0;
-  [[unroll]] for (int r = 0; r < ROWS; ++r) own[r] = ROW(r) < p.m ? AT(ROW(r), column) : 0.0;
+  [[unroll]] for (int r = 0; r < ROWS; ++r) own[r] = AT(LAST_ROW(r), column);
   barrier();  // what changes places is read
   solve_top(0, 1)
   if (lane == 0) { store_top(column) }
   [[unroll]] for (int s = SUB; s < SLOTS; ++s)
     [[unroll]] for (int r = 0; r < ROWS; ++r)
       if (ROW(r) == targets[s]) own[r] = slots[s];
-  [[unroll]] for (int k = 0; k < SUB; ++k)
-    if (k < p.count) {
-      [[unroll]] for (int r = 0; r < ROWS; ++r)
-        if (ROW(r) < p.m) own[r] -= AT(ROW(r), p.begin + k) * u[k];
-    }
+  [[unroll]] for (int k = 0; k < SUB; ++k)  // u is zero past the step's columns
+    [[unroll]] for (int r = 0; r < ROWS; ++r) own[r] -= AT(LAST_ROW(r), p.begin + min(k, p.count - 1)) * u[k];
   [[unroll]] for (int r = 0; r < ROWS; ++r)
     if (ROW(r) < p.m) AT(ROW(r), column) = own[r];
 }
@@ -103,7 +103,7 @@ void exchange_columns(uint which) {
 void load_panel() {
   [[unroll]] for (int c = 0; c < SUB; ++c)
     [[unroll]] for (int r = 0; r < ROWS; ++r)
-      own[r * SUB + c] = ROW(r) < p.m && c < p.width ? AT(ROW(r), from_row + c) : 0.0;
+      own[r * SUB + c] = AT(LAST_ROW(r), from_row + min(c, p.width - 1));
 }
 void store_panel() {
   [[unroll]] for (int c = 0; c < SUB; ++c)
@@ -129,11 +129,9 @@ void update_panel() {
         [[unroll]] for (int c = 0; c < SUB; ++c) own[r * SUB + c] = slots[s * SUB + c];
   barrier();  // U is written
   [[unroll]] for (int k = 0; k < SUB; ++k)
-    if (k < p.count) {
-      [[unroll]] for (int r = 0; r < ROWS; ++r) {
-        const float l = ROW(r) < p.m ? AT(ROW(r), p.begin + k) : 0.0;
-        [[unroll]] for (int c = 0; c < SUB; ++c) own[r * SUB + c] -= l * upper[k * SUB + c];
-      }
+    [[unroll]] for (int r = 0; r < ROWS; ++r) {
+      const float l = AT(LAST_ROW(r), p.begin + min(k, p.count - 1));
+      [[unroll]] for (int c = 0; c < SUB; ++c) own[r * SUB + c] -= l * upper[k * SUB + c];
     }
 }
 

@@ -159,7 +159,8 @@ void cholesky_in_place(const at::Tensor& a, const at::Tensor& info, bool upper) 
 namespace {
 
 // PyTorch's steps, but that a factorization by panels has left zeros in the other triangle.
-struct CholeskySteps : at::native::structured_linalg_cholesky_ex_out {
+template <class Op>
+struct CholeskySteps : Op {
   static void impl(const at::Tensor& a, bool upper, bool check_errors, const at::Tensor& l, const at::Tensor& info) {
     l.copy_(a);
     cholesky_in_place(l, info, upper);
@@ -189,7 +190,7 @@ at::Tensor& cholesky_out(const at::Tensor& self, bool upper, at::Tensor& out) {
 std::tuple<at::Tensor&, at::Tensor&> linalg_cholesky_ex_out(const at::Tensor& self, bool upper, bool check_errors,
                                                             at::Tensor& l, at::Tensor& info) {
   number_dtype("linalg_cholesky_ex", self);
-  Structured<CholeskySteps, 2> op({&l, &info});
+  Structured<CholeskySteps<at::native::structured_linalg_cholesky_ex_out>, 2> op({&l, &info});
   op.run(self, upper, check_errors);
   return {l, info};
 }

@@ -94,8 +94,8 @@ void permute_rows(const at::Tensor& x, const at::Tensor& pivots, int64_t first, 
   x.copy_(moved);
 }
 
-// One launch of lu_step.comp: a step [begin, begin + count) is applied to what is around it, and the next `width` columns
-// are factorized. The outer block ends at `last`.
+// One launch of lu_step.comp: a step [begin, begin + count) is applied to what is around it, and the next `width`
+// columns are factorized. The outer block ends at `last`.
 void launch_step(const at::Tensor& a, const Factorization& f, int64_t first, const LuStepsPlan& plan,
                  const at::Tensor& moves, LuStepParams p) {
   TensorArgs args;

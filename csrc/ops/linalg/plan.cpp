@@ -77,7 +77,7 @@ std::optional<LuStepsPlan> lu_steps_plan(const DeviceProfile& profile, DType dty
   LuStepsPlan plan;
   const Numbers& asked = overrides.lu_step;
   if (asked.count > 0 && asked.values[0] == 0) return std::nullopt;
-  if (asked.count > 0) plan.local = asked.values[0] <= 256 ? 256 : asked.values[0] <= 512 ? 512 : 1024;
+  if (asked.count > 0) plan.local = std::bit_floor(static_cast<uint32_t>(std::clamp(asked.values[0], 128, 1024)));
   if (asked.count > 1) plan.block = asked.values[1] <= 64 ? 64 : asked.values[1] <= 128 ? 128 : 256;
   if (dtype != DType::f32 || profile.is_software() || !profile.subgroup_arithmetic || profile.subgroup_size < 8 ||
       profile.max_workgroup_invocations < plan.local)
@@ -93,7 +93,8 @@ LuStepShape lu_step_shape(const LuStepsPlan& plan, int64_t rows) {
   constexpr uint32_t kLeast = 128;
   LuStepShape shape{.local = plan.local};
   while (shape.local > kLeast && rows <= shape.local / 2) shape.local /= 2;
-  shape.rows = narrow<uint32_t>(std::bit_ceil(std::max<uint64_t>(ceil_div(static_cast<uint64_t>(rows), shape.local), 1)));
+  const auto each = std::max<uint64_t>(ceil_div(static_cast<uint64_t>(rows), shape.local), 1);
+  shape.rows = narrow<uint32_t>(std::bit_ceil(each));
   return shape;
 }
 

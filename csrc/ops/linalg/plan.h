@@ -61,8 +61,8 @@ std::string text_of(const LuStepsPlan& plan);
 // The Cholesky factorization of a matrix of n rows.
 struct CholeskyPlan {
   bool at_once = false;  // by one launch of cholesky_block.comp or cholesky_panel.comp
-  // Of cholesky_panel.comp: 16 tiles columns are a panel, 16 below rows a workgroup's. Without tiles: cholesky_block.comp
-  // for a part of the upper left, where the matrix is not at once, and so on.
+  // Of cholesky_panel.comp: 16 tiles columns are a panel, 16 below rows a workgroup's. Without tiles:
+  // cholesky_block.comp for a part of the upper left, where the matrix is not at once, and so on.
   uint32_t tiles = 0, below = 0;
   uint32_t update_side = 0;  // of cholesky_update.comp; 0: by size
   int64_t side = 0;          // of the shared memory of cholesky_block.comp

@@ -32,15 +32,14 @@ for m, n in ((1500, 40), (400, 400), (20, 300)):
 # pivots, and the first column without one.
 for step, batch, m, n in (
     ((), 2, 150, 140),
-    ((256, 64), 1, 135, 230),
-    ((256, 64), 1, 600, 129),
-    ((256, 64), 1, 2100, 129),
+    ((128, 64), 1, 135, 170),
+    ((128, 64), 1, 520, 129),
+    ((128, 64), 1, 1030, 129),
 ):
     with torch_aule.tune.override(lu_step=step or None):
         a = torch.randn(batch, m, n)
-        lu, pivots = torch.linalg.lu_factor(a.to("aule"))
-        assert torch.equal(pivots.cpu(), torch.linalg.lu_factor(wide(a)).pivots)
-        p, lower, upper = torch.lu_unpack(wide(lu), pivots.cpu())
+        p, lower, upper = (wide(t) for t in torch.linalg.lu(a.to("aule")))
+        assert lower.abs().max() <= 1 + 4 * eps(a)  # each pivot is the largest; an inverse and a product are rounded
         assert_small(p @ lower @ upper - wide(a), norm(lower.abs() @ upper.abs()), max(m, n), eps(a))
 a = torch.randn(2, 130, 130)
 definite = a @ a.mT / 130 + torch.eye(130)
