@@ -87,7 +87,9 @@ enum class HaloConv : uint8_t { by_cost, always, never };
   X(AlignedRows,      aligned_rows,          AlignedRows::by_cost)    \
   X(HaloConv,         halo_conv,             HaloConv::by_cost)       \
   X(Numbers,          halo_tile,             {})                      \
-  X(Numbers,          halo_weight_tile,      {})
+  X(Numbers,          halo_weight_tile,      {})                      \
+  X(Numbers,          cholesky_panel,        {})                      \
+  X(Numbers,          lu_step,               {})
 // clang-format on
 
 struct Environment {

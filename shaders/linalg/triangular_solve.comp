@@ -2,12 +2,14 @@
 #pragma aule feature float64 if C=double
 #pragma aule feature float64 if C=dvec2
 // x = L^-1 x in place, for lower triangular L [n, n], n <= 64, and x [n, columns], of each matrix of a batch. An upper
-// triangle is a lower one read from its end: strides have signs. An invocation has a column.
-// STAGED: a workgroup has LOCAL columns of one matrix, and both operands in shared memory. Else invocations of a
-// workgroup are columns of any matrices, and operands stay where they are.
+// triangle is a lower one read from its end: strides have signs.
+// STAGED: a workgroup has COLUMNS columns of one matrix, and both operands in shared memory; SHARES invocations have a
+// column, each some of the rows. Else an invocation has a column of any matrix, and operands stay where they are.
+// What was tried, and what it gave: docs/ladders/lu.md
 layout(constant_id = 0) const bool STAGED = false;
 layout(constant_id = 1) const int MOST = 32;
 layout(constant_id = 2) const int LOCAL = 32;
+layout(constant_id = 3) const int SHARES = 1;
 layout(local_size_x_id = 2) in;
 #include "common/indexing.glsl"
 #include "linalg/number.glsl"
@@ -21,12 +23,12 @@ struct Params {
 };
 #include "common/params.glsl"
 
-const int PITCH = LOCAL + 1;
+const int COLUMNS = LOCAL / SHARES, PITCH = COLUMNS + 1;
 shared C rows[STAGED ? MOST * (MOST + 1) / 2 : 1];  // of L, one after the other
 shared C staged[STAGED ? MOST * PITCH : 1];
 
 int64_t l_start, x_start;  // of the matrix, of the column
-uint lane;
+uint lane, column, share;
 
 C get_l(uint i, uint j) {
   const C value = load_number(p.l, l_start + int64_t(i) * p.l_row + int64_t(j) * p.l_col);
@@ -42,23 +44,26 @@ void solve() {
   }
 }
 // SUB rows at a time in registers, then what the rows below lose. Loops, not all of it unrolled: instructions that run
-// once come from memory, and 64 rows have 2,016 products. Rows past n hold anything, and are not stored.
+// once come from memory, and 64 rows have 2,016 products. Each share computes the 16 rows for itself, and takes them
+// from every SHARES-th row below. Rows past n hold anything, and are not stored.
 const int SUB = 16;
 void solve_staged() {
   [[dont_unroll]] for (uint first = 0; first < p.n; first += SUB) {
     C x[SUB];
-    [[unroll]] for (uint i = 0; i < SUB; ++i) x[i] = staged[(first + i) * PITCH + lane];
+    [[unroll]] for (uint i = 0; i < SUB; ++i) x[i] = staged[(first + i) * PITCH + column];
     [[unroll]] for (uint j = 0; j < SUB; ++j) {
       if (p.is_unit == 0u) x[j] = over(x[j], rows[(first + j) * (first + j + 1) / 2 + first + j]);
       [[unroll]] for (uint i = j + 1; i < SUB; ++i)
         x[i] -= mul(rows[(first + i) * (first + i + 1) / 2 + first + j], x[j]);
     }
-    [[unroll]] for (uint i = 0; i < SUB; ++i) staged[(first + i) * PITCH + lane] = x[i];
-    [[dont_unroll]] for (uint i = first + SUB; i < p.n; ++i) {
-      C sum = staged[i * PITCH + lane];
+    [[dont_unroll]] for (uint i = first + SUB + share; i < p.n; i += SHARES) {
+      C sum = staged[i * PITCH + column];
       [[unroll]] for (uint j = 0; j < SUB; ++j) sum -= mul(rows[i * (i + 1) / 2 + first + j], x[j]);
-      staged[i * PITCH + lane] = sum;
+      staged[i * PITCH + column] = sum;
     }
+    if (SHARES > 1) barrier();  // the rows below are written, these are read
+    if (share == 0)
+      [[unroll]] for (uint i = 0; i < SUB; ++i) staged[(first + i) * PITCH + column] = x[i];
   }
 }
 
@@ -83,8 +88,10 @@ void store_columns(uint count) {
 void main() {
   lane = gl_LocalInvocationID.x;
   if (STAGED) {
-    const uint tiles = (p.columns + LOCAL - 1) / LOCAL, batch = linear_group() / tiles;
-    const uint first = linear_group() % tiles * LOCAL, count = min(p.columns - first, uint(LOCAL));
+    column = lane % COLUMNS;
+    share = lane / COLUMNS;
+    const uint tiles = (p.columns + COLUMNS - 1) / COLUMNS, batch = linear_group() / tiles;
+    const uint first = linear_group() % tiles * COLUMNS, count = min(p.columns - first, uint(COLUMNS));
     if (batch < p.batches) {
       l_start = int64_t(batch) * p.l_batch;
       x_start = int64_t(batch) * p.x_batch + int64_t(first) * p.x_col;
@@ -92,7 +99,7 @@ void main() {
       load_columns(count);
     }
     barrier();  // both operands are written
-    if (batch < p.batches && lane < count) solve_staged();
+    if (batch < p.batches) solve_staged();  // of columns past the end anything
     barrier();  // the solution is written
     if (batch < p.batches) store_columns(count);
   } else {

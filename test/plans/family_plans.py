@@ -25,6 +25,7 @@ A line is one of these; `N` are numbers:
     qr f32 1000x64                        columns that are reflected at once, of a matrix
     jacobi f32 1000x64                    blocks of columns that are rotated
     lu f32 1000x64                        columns that are factorized at once, of a matrix
+    lu_steps f32 1000x1000 of 2           the same of a few matrices
     cholesky f32 100                      the same of a square one
     ldl 100                               LDL of a matrix of 100 rows
     eig f32 100                           eigenvalues of a general matrix of 100 rows
@@ -164,6 +165,8 @@ def plan(device: str, line: str) -> str:
         return c.norm_list_plan(profile)
     if kind == "lu":
         return c.lu_panel_plan(profile, rest[0], *(int(n) for n in rest[1].split("x")))
+    if kind == "lu_steps":
+        return c.lu_steps_plan(profile, rest[0], *(int(n) for n in rest[1].split("x")), int(rest[3]))
     if kind == "ldl":
         return c.ldl_plan(profile, int(rest[0]))
     if kind == "eig":

@@ -28,6 +28,7 @@ def test_every_choice_is_in_the_table():
         "invocations local 8 chunk", "lanes 1024 in memory",
         "columns 64 local 256 lanes 8 shared", "blocks 1 sweeps 36", "registers, rows 4",
         "shared spread local", "memory local 1024",
+        "at once, tiles 8", "panels of 128", "steps of 4",
         "by halves", "at once, side 32", "at once, shared, most 64", "at once, memory local",
         "of a launch: reflections 1 ", "shared 3844 of a launch", "blocks 34 sweeps 1",
     ):  # fmt: skip

@@ -1,5 +1,6 @@
 #include "ops/linalg/cholesky.h"
 
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_cholesky_ex_native.h>
 
@@ -7,6 +8,7 @@
 #include <ATen/ops/cholesky_native.h>
 #endif
 
+#include "core/environment.h"
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
 #include "ops/linalg/plan.h"
@@ -19,6 +21,78 @@ namespace aule::ops {
 namespace {
 
 constexpr int64_t kCholeskyCut = 32;  // where matrices are cut
+
+CholeskyPlan plan_of(const at::Tensor& a) {
+  return cholesky_plan(profile_of(a), number_dtype("cholesky", a), a.size(-1), overrides());
+}
+
+// By one launch of cholesky_panel.comp: columns [first, first + width) of `a`. `diagonals` is undefined where the
+// matrix is one panel.
+void factorize_panel(const at::Tensor& a, const CholeskyPlan& plan, const at::Tensor& info, int64_t first,
+                     int64_t width, const at::Tensor& diagonals) {
+  const int64_t n = a.size(1), below = n - first - width;
+  TensorArgs args;
+  CholeskyPanelParams p{};
+  p.a = args.read_write(a);
+  p.info = args.read_write(info);
+  if (diagonals.defined()) p.diagonals = args.write(diagonals);
+  set_matrices(p, a);
+  p.n = static_cast<uint32_t>(n);
+  p.first = static_cast<uint32_t>(first);
+  p.width = static_cast<uint32_t>(width);
+  const uint64_t strips =
+      plan.below == 0 ? 1 : std::max<uint64_t>(ceil_div(static_cast<uint64_t>(below), uint64_t{16} * plan.below), 1);
+  launch(current(a), kernel::cholesky_panel(),
+         {.tiles = static_cast<int>(plan.tiles), .below = static_cast<int>(plan.below)}, p, args,
+         linear_grid(strips * p.batches));
+}
+
+// The lower triangle of c -= x x^T, by one launch of cholesky_update.comp.
+void update_triangle(const at::Tensor& c, const at::Tensor& x, const CholeskyPlan& plan, const at::Tensor& info) {
+  const int64_t m = c.size(1);
+  const uint32_t side = cholesky_update_side(plan, m, c.size(0));
+  TensorArgs args;
+  CholeskyUpdateParams p{};
+  p.x = args.read(x);
+  p.c = args.read_write(c);
+  p.info = args.read(info);
+  set_matrices(p, c);
+  p.m = static_cast<uint32_t>(m);
+  p.k = static_cast<uint32_t>(x.size(2));
+  const bool along_k = p.col < p.row;
+  const int64_t small = along_k ? p.col : p.row, large = along_k ? p.row : p.col;
+  const bool aligned = p.x % 16 == 0 && p.c % 16 == 0 && large % 4 == 0 && (p.batch_stride % 4 == 0 || p.batches == 1);
+  const uint64_t sides = ceil_div(static_cast<uint64_t>(m), uint64_t{16} * side);
+  launch(current(c), kernel::cholesky_update(),
+         {.side = static_cast<int>(side),
+          .along_k = along_k,
+          .vec = small == 1 && aligned && m % 4 == 0 && p.k % 4 == 0 ? 4 : 1},
+         p, args, linear_grid(sides * (sides + 1) / 2 * p.batches));
+}
+
+// By panels of cholesky_panel.comp. The other triangle becomes zero.
+void factorize_by_panels(const at::Tensor& a, const CholeskyPlan& plan, const at::Tensor& info) {
+  const int64_t n = a.size(1), side = plan.columns();
+  if (plan.at_once) return factorize_panel(a, plan, info, 0, n, {});
+  const int64_t panels = (n + side - 1) / side;
+  const at::Tensor diagonals = at::empty({a.size(0), panels, side, side}, a.options());
+  for (int64_t first = 0; first < n; first += side) {
+    const int64_t width = std::min(side, n - first), rest = n - first - width;
+    factorize_panel(a, plan, info, first, width, diagonals);
+    if (rest == 0) break;
+    const int64_t after = first + width;
+    update_triangle(block(a, after, rest, after, rest), block(a, after, rest, first, width), plan, info);
+  }
+  TensorArgs args;
+  CholeskyFinishParams p{};
+  p.a = args.read_write(a);
+  p.info = args.read(info);
+  p.diagonals = args.read(diagonals);
+  set_matrices(p, a);
+  p.n = static_cast<uint32_t>(n);
+  launch(current(a), kernel::cholesky_finish(), {.side = static_cast<int>(side)}, p, args,
+         linear_grid(static_cast<uint64_t>(panels * panels) * p.batches));
+}
 
 void factorize_block(const at::Tensor& a, const CholeskyPlan& plan, const at::Tensor& info, int64_t first) {
   const int64_t n = a.size(1);
@@ -52,7 +126,7 @@ void update_lower(const at::Tensor& c, const at::Tensor& a) {
 // The lower triangle, by halves: products grow with the matrix.
 void factorize(const at::Tensor& a, const at::Tensor& info, int64_t first_column) {
   const int64_t n = a.size(1);
-  const CholeskyPlan plan = cholesky_plan(profile_of(a), number_dtype("cholesky", a), n);
+  const CholeskyPlan plan = plan_of(a);
   if (plan.at_once) return factorize_block(a, plan, info, first_column);
   const int64_t first = first_half(n, kCholeskyCut), rest = n - first;
   const at::Tensor top = block(a, 0, first, 0, first), below = block(a, first, rest, 0, first);
@@ -74,10 +148,34 @@ void solve_with_factor(const at::Tensor& factor, bool upper, const at::Tensor& x
 void cholesky_in_place(const at::Tensor& a, const at::Tensor& info, bool upper) {
   info.zero_();
   if (a.numel() == 0) return;
-  const at::Tensor matrices = matrices_of(a);
+  const at::Tensor matrices = matrices_of(a), infos = info.view({matrices.size(0)});
   // a = U^H U has the transpose U^T conj(U), whose lower triangle is a's upper one.
-  factorize(upper ? matrices.mT() : matrices, info.view({matrices.size(0)}), 0);
+  const at::Tensor lower = upper ? matrices.mT() : matrices;
+  const CholeskyPlan plan = plan_of(a);
+  if (plan.tiles > 0) return factorize_by_panels(lower, plan, infos);
+  factorize(lower, infos, 0);
 }
+
+namespace {
+
+// PyTorch's steps, but that a factorization by panels has left zeros in the other triangle.
+template <class Op>
+struct CholeskySteps : Op {
+  static void impl(const at::Tensor& a, bool upper, bool check_errors, const at::Tensor& l, const at::Tensor& info) {
+    l.copy_(a);
+    cholesky_in_place(l, info, upper);
+    if (l.numel() == 0) return;
+    if (plan_of(l).tiles == 0) {
+      if (upper)
+        l.triu_();
+      else
+        l.tril_();
+    }
+    if (check_errors) at::_linalg_check_errors(info, "linalg.cholesky_ex", a.dim() == 2);
+  }
+};
+
+}  // namespace
 
 #ifdef AULE_HAS_CHOLESKY
 at::Tensor cholesky(const at::Tensor& self, bool upper) {
@@ -92,7 +190,7 @@ at::Tensor& cholesky_out(const at::Tensor& self, bool upper, at::Tensor& out) {
 std::tuple<at::Tensor&, at::Tensor&> linalg_cholesky_ex_out(const at::Tensor& self, bool upper, bool check_errors,
                                                             at::Tensor& l, at::Tensor& info) {
   number_dtype("linalg_cholesky_ex", self);
-  Structured<at::native::structured_linalg_cholesky_ex_out, 2> op({&l, &info});
+  Structured<CholeskySteps<at::native::structured_linalg_cholesky_ex_out>, 2> op({&l, &info});
   op.run(self, upper, check_errors);
   return {l, info};
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/environment.h"
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/matrices.h"
 #include "ops/linalg/plan.h"
@@ -93,10 +94,66 @@ void permute_rows(const at::Tensor& x, const at::Tensor& pivots, int64_t first, 
   x.copy_(moved);
 }
 
+// One launch of lu_step.comp: a step [begin, begin + count) is applied to what is around it, and the next `width`
+// columns are factorized. The outer block ends at `last`.
+void launch_step(const at::Tensor& a, const Factorization& f, int64_t first, const LuStepsPlan& plan,
+                 const at::Tensor& moves, LuStepParams p) {
+  TensorArgs args;
+  p.a = args.read_write(a);
+  p.pivots = args.write(f.pivots) + static_cast<uint64_t>(first * 4);
+  p.info = args.read_write(f.info);
+  p.moves = args.read_write(moves);
+  set_matrices(p, a);
+  p.pivots_batch = f.pivots.stride(0);
+  p.m = static_cast<uint32_t>(a.size(1));
+  p.n = static_cast<uint32_t>(a.size(2));
+  p.first = static_cast<uint32_t>(first);
+  const uint32_t from_row = p.begin + p.count;
+  const LuStepShape shape = lu_step_shape(plan, p.width > 0 ? p.m - from_row : 1);
+  uint64_t workgroups = p.width > 0 ? 1 : 0;
+  if (p.count > 0)
+    workgroups += p.last - from_row - p.width + ceil_div(p.n - p.last + p.begin, shape.local / (2 * plan.sub));
+  if (workgroups == 0) return;
+  launch(current(a), kernel::lu_step(),
+         {.rows = static_cast<int>(shape.rows),
+          .sub = static_cast<int>(plan.sub),
+          .pivots = f.pivot,
+          .local = static_cast<int>(shape.local)},
+         p, args, linear_grid(workgroups * p.batches));
+}
+
+// By outer blocks of columns, whose steps exchange rows of the whole matrix. Row 0 of `a` is row `first` of the whole.
+void factorize_by_steps(const at::Tensor& a, const Factorization& f, int64_t first, const LuStepsPlan& plan) {
+  const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
+  const at::Tensor moves = at::empty({a.size(0), 2, 2, 2 * int64_t{plan.sub}}, f.pivots.options());
+  for (int64_t start = 0; start < k; start += plan.block) {
+    const int64_t last = std::min(start + plan.block, k), width = last - start;
+    LuStepParams p{};
+    p.begin = static_cast<uint32_t>(start);
+    p.last = static_cast<uint32_t>(last);
+    do {
+      p.width = std::min(plan.sub, p.last - p.begin - p.count);
+      launch_step(a, f, first, plan, moves, p);
+      p.begin += p.count;
+      p.count = p.width;
+      p.turn ^= 1;
+    } while (p.width > 0);
+    const int64_t right = n - last, below = m - last;
+    if (right == 0) continue;
+    const at::Tensor top = block(a, start, width, last, right);
+    solve_left({block(a, start, width, start, width), false, true}, top);
+    if (below == 0) continue;
+    const at::Tensor rest = block(a, last, below, last, right);
+    gemm("lu_factor", block(a, last, below, start, width), top, rest, 1, -1, rest);
+  }
+}
+
 // By halves of the columns: products grow with the matrix. Row 0 of `a` is row `first` of the whole, whose columns to
 // the left others permute.
 void factorize(const at::Tensor& a, const Factorization& f, int64_t first) {
   const int64_t m = a.size(1), n = a.size(2), k = std::min(m, n);
+  if (const auto steps = lu_steps_plan(profile_of(a), number_dtype("lu_factor", a), m, n, a.size(0), overrides()))
+    return factorize_by_steps(a, f, first, *steps);
   const LuPanelPlan plan = lu_panel_plan(profile_of(a), number_dtype("lu_factor", a), m, n);
   if (n <= plan.columns) return factorize_panel(a, f, first, plan);
   const int64_t left = k <= plan.columns ? k : std::min(k, first_half(std::min(n, 2 * k), plan.columns));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 
 #include "kernels_linalg.gen.h"
 #include "ops/tensor/loop_limit.h"
@@ -64,7 +65,70 @@ std::string text_of(const LuPanelPlan& plan) {
   return "columns " + number(plan.columns) + where + (plan.spread ? " spread" : "") + " local " + number(plan.local);
 }
 
-CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n) {
+namespace {
+
+constexpr uint32_t kMostValues = 64;  // of an invocation's registers
+constexpr int64_t kMostStepMatrices = 8;
+
+}  // namespace
+
+std::optional<LuStepsPlan> lu_steps_plan(const DeviceProfile& profile, DType dtype, int64_t m, int64_t n,
+                                         int64_t batches, const Overrides& overrides) {
+  LuStepsPlan plan;
+  const Numbers& asked = overrides.lu_step;
+  if (asked.count > 0 && asked.values[0] == 0) return std::nullopt;
+  if (asked.count > 0) plan.local = std::bit_floor(static_cast<uint32_t>(std::clamp(asked.values[0], 128, 1024)));
+  if (asked.count > 1) plan.block = asked.values[1] <= 64 ? 64 : asked.values[1] <= 128 ? 128 : 256;
+  if (dtype != DType::f32 || profile.is_software() || !profile.subgroup_arithmetic || profile.subgroup_size < 8 ||
+      profile.max_workgroup_invocations < plan.local)
+    return std::nullopt;
+  // Where there are many matrices, the workgroups of recursive panels fill the device.
+  if (std::min(m, n) <= 128 || batches > kMostStepMatrices) return std::nullopt;
+  while (plan.sub > 4 && lu_step_shape(plan, m).rows * plan.sub > kMostValues) plan.sub /= 2;
+  if (lu_step_shape(plan, m).rows * plan.sub > kMostValues) return std::nullopt;
+  return plan;
+}
+
+LuStepShape lu_step_shape(const LuStepsPlan& plan, int64_t rows) {
+  constexpr uint32_t kLeast = 128;
+  LuStepShape shape{.local = plan.local};
+  while (shape.local > kLeast && rows <= shape.local / 2) shape.local /= 2;
+  const auto each = std::max<uint64_t>(ceil_div(static_cast<uint64_t>(rows), shape.local), 1);
+  shape.rows = narrow<uint32_t>(std::bit_ceil(each));
+  return shape;
+}
+
+std::string text_of(const LuStepsPlan& plan) {
+  return "blocks of " + number(plan.block) + ", steps of " + number(plan.sub) + " local " + number(plan.local);
+}
+
+namespace {
+
+constexpr uint32_t kPanelLocal = 256;  // of cholesky_panel.comp
+constexpr int64_t kMostPanel = 128;
+
+// Panels in registers: float32, on devices where a barrier costs little.
+std::optional<CholeskyPlan> panels_plan(const DeviceProfile& profile, DType dtype, int64_t n,
+                                        const Overrides& overrides) {
+  if (dtype != DType::f32 || profile.is_software() || profile.max_workgroup_invocations < kPanelLocal ||
+      n <= kCholeskyUnit)
+    return std::nullopt;
+  CholeskyPlan plan{.at_once = n <= kMostPanel, .local = kPanelLocal};
+  plan.tiles = n <= 64 ? 4 : n <= 96 ? 6 : 8;
+  plan.below = plan.at_once ? 0 : 4;
+  const Numbers& asked = overrides.cholesky_panel;
+  if (asked.count == 0 || (asked.values[0] > 0 && plan.at_once)) return plan;
+  if (asked.values[0] == 0) return std::nullopt;
+  plan.tiles = asked.values[0] <= 4 ? 4 : 8;
+  if (asked.count > 1) plan.below = asked.values[1] <= 2 ? 2 : asked.values[1] <= 4 ? 4 : 8;
+  if (asked.count > 2) plan.update_side = asked.values[2] <= 4 ? 4 : 8;
+  return plan;
+}
+
+}  // namespace
+
+CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n, const Overrides& overrides) {
+  if (const auto plan = panels_plan(profile, dtype, n, overrides)) return *plan;
   const size_t bytes = dtype_size(dtype);
   const int64_t largest = bytes == 4 ? 80 : bytes == 8 ? 56 : 40;
   CholeskyPlan plan{.at_once = n <= largest, .side = n <= kCholeskyUnit ? kCholeskyUnit : largest};
@@ -72,7 +136,16 @@ CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n)
   return plan;
 }
 
+uint32_t cholesky_update_side(const CholeskyPlan& plan, int64_t m, int64_t batches) {
+  constexpr int64_t kTile = 128, kLeast = 64;  // tiles, of fewer most multiprocessors would have none
+  const int64_t sides = (m + kTile - 1) / kTile;
+  return plan.update_side > 0 ? plan.update_side : sides * (sides + 1) / 2 * batches >= kLeast ? 8 : 4;
+}
+
 std::string text_of(const CholeskyPlan& plan) {
+  if (plan.tiles > 0)
+    return plan.at_once ? "at once, tiles " + number(plan.tiles)
+                        : "panels of " + number(plan.columns()) + ", below " + number(plan.below);
   if (!plan.at_once) return "by halves";
   return "at once, side " + number(plan.side) + " local " + number(plan.local);
 }
@@ -91,13 +164,21 @@ TrianglePlan triangle_plan(const DeviceProfile& profile, DType dtype, int64_t n,
   plan.local = !plan.in_shared || plan.most > kTriangleUnit ? 64 : 512 / bytes;
   plan.groups = plan.in_shared ? ceil_div(static_cast<uint64_t>(columns), plan.local) * static_cast<uint64_t>(batches)
                                : ceil_div(static_cast<uint64_t>(columns * batches), plan.local);
+  // Few workgroups wait for each other's steps; many fill the device, which then computes nothing twice.
+  constexpr uint64_t kManyGroups = 256;
+  constexpr uint32_t kShares = 4;
+  if (plan.in_shared && plan.groups < kManyGroups && plan.local * kShares <= profile.max_workgroup_invocations) {
+    plan.shares = kShares;
+    plan.local *= kShares;
+  }
   return plan;
 }
 
 std::string text_of(const TrianglePlan& plan) {
   if (!plan.at_once) return "by halves";
   return std::string("at once, ") + (plan.in_shared ? "shared, most " + number(plan.most) : "memory") + " local " +
-         number(plan.local) + " groups " + number(static_cast<int64_t>(plan.groups));
+         number(plan.local) + (plan.shares > 1 ? " shares " + number(plan.shares) : "") + " groups " +
+         number(static_cast<int64_t>(plan.groups));
 }
 
 namespace {

@@ -3,10 +3,12 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/device_profile.h"
 #include "core/dtype.h"
+#include "core/environment.h"
 
 namespace aule {
 struct JacobiSweepSpec;
@@ -42,13 +44,34 @@ constexpr int64_t kLuSharedBytes = 24 << 10, kLuSide = 80;
 LuPanelPlan lu_panel_plan(const DeviceProfile& profile, DType dtype, int64_t rows, int64_t columns);
 std::string text_of(const LuPanelPlan& plan);
 
+// A factorization by lu_step.comp of outer blocks of `block` columns, whose steps have `sub` columns.
+struct LuStepsPlan {
+  uint32_t local = 512, sub = 8;
+  int64_t block = 128;
+};
+std::optional<LuStepsPlan> lu_steps_plan(const DeviceProfile& profile, DType dtype, int64_t rows, int64_t columns,
+                                         int64_t batches, const Overrides& overrides);
+// LOCAL and ROWS of a launch that factorizes `rows` rows.
+struct LuStepShape {
+  uint32_t local = 0, rows = 1;
+};
+LuStepShape lu_step_shape(const LuStepsPlan& plan, int64_t rows);
+std::string text_of(const LuStepsPlan& plan);
+
 // The Cholesky factorization of a matrix of n rows.
 struct CholeskyPlan {
-  bool at_once = false;  // by cholesky_block.comp; else its upper left part is, and so on
-  int64_t side = 0;      // of the shared memory of cholesky_block.comp
+  bool at_once = false;  // by one launch of cholesky_block.comp or cholesky_panel.comp
+  // Of cholesky_panel.comp: 16 tiles columns are a panel, 16 below rows a workgroup's. Without tiles:
+  // cholesky_block.comp for a part of the upper left, where the matrix is not at once, and so on.
+  uint32_t tiles = 0, below = 0;
+  uint32_t update_side = 0;  // of cholesky_update.comp; 0: by size
+  int64_t side = 0;          // of the shared memory of cholesky_block.comp
   uint32_t local = 0;
+  int64_t columns() const { return 16 * int64_t{tiles}; }
 };
-CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n);
+CholeskyPlan cholesky_plan(const DeviceProfile& profile, DType dtype, int64_t n, const Overrides& overrides);
+// SIDE of cholesky_update.comp, for m rows.
+uint32_t cholesky_update_side(const CholeskyPlan& plan, int64_t m, int64_t batches);
 std::string text_of(const CholeskyPlan& plan);
 
 // The solution of a triangle of n rows for some columns.
@@ -56,6 +79,7 @@ struct TrianglePlan {
   bool at_once = false;    // by triangular_solve.comp; else by halves
   bool in_shared = false;  // a workgroup has columns of one matrix in shared memory
   int64_t most = 1;        // rows that the kernel is compiled for
+  uint32_t shares = 1;     // invocations of a column
   uint32_t local = 0;
   uint64_t groups = 0;
 };

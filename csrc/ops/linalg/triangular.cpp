@@ -42,8 +42,11 @@ void solve_block(const Triangle& t, const TrianglePlan& plan, const at::Tensor& 
   p.is_unit = t.is_unit;
 
   launch(current(x), kernel::triangular_solve(dtype),
-         {.staged = plan.in_shared, .most = static_cast<int>(plan.most), .local = plan.local}, p, args,
-         linear_grid(plan.groups));
+         {.staged = plan.in_shared,
+          .most = static_cast<int>(plan.most),
+          .local = plan.local,
+          .shares = static_cast<int>(plan.shares)},
+         p, args, linear_grid(plan.groups));
 }
 
 }  // namespace

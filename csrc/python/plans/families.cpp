@@ -186,8 +186,13 @@ void bind_families(py::module_& m) {
     return ops::text_of(ops::eig_plan(profile, dtype_named(dtype), n));
   });
   m.def("ldl_plan", [](const DeviceProfile& profile, uint64_t n) { return ops::text_of(ops::ldl_plan(profile, n)); });
+  m.def("lu_steps_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t rows, int64_t columns,
+                            int64_t batches) {
+    const auto plan = ops::lu_steps_plan(profile, dtype_named(dtype), rows, columns, batches, {});
+    return plan ? ops::text_of(*plan) : std::string("by halves");
+  });
   m.def("cholesky_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t n) {
-    return ops::text_of(ops::cholesky_plan(profile, dtype_named(dtype), n));
+    return ops::text_of(ops::cholesky_plan(profile, dtype_named(dtype), n, {}));
   });
   m.def("triangle_plan",
         [](const DeviceProfile& profile, const std::string& dtype, int64_t n, int64_t columns, int64_t batches) {

@@ -2,7 +2,7 @@
 
 import torch
 
-import torch_aule  # noqa: F401
+import torch_aule.tune
 from linalg_reference import DTYPES, assert_small, eps, norm, wide
 
 has_double = torch.aule.get_device_properties().float64
@@ -27,6 +27,45 @@ for m, n in ((1500, 40), (400, 400), (20, 300)):
     assert_small(p @ lower @ upper - wide(a), norm(lower.abs() @ upper.abs()), max(m, n), eps(a))
     expected = torch.linalg.lu_factor(wide(a)).pivots
     assert torch.equal(torch.linalg.lu_factor(a.to("aule")).pivots.cpu(), expected)
+
+# LU by steps of columns: exchanges outside of the outer block, several rows of an invocation, steps of 4 columns, no
+# pivots, and the first column without one.
+for step, batch, m, n in (
+    ((), 2, 150, 140),
+    ((128, 64), 1, 135, 170),
+    ((128, 64), 1, 520, 129),
+    ((128, 64), 1, 1030, 129),
+):
+    with torch_aule.tune.override(lu_step=step or None):
+        a = torch.randn(batch, m, n)
+        p, lower, upper = (wide(t) for t in torch.linalg.lu(a.to("aule")))
+        assert lower.abs().max() <= 1 + 4 * eps(a)  # each pivot is the largest; an inverse and a product are rounded
+        assert_small(p @ lower @ upper - wide(a), norm(lower.abs() @ upper.abs()), max(m, n), eps(a))
+a = torch.randn(2, 130, 130)
+definite = a @ a.mT / 130 + torch.eye(130)
+lower, upper = (wide(t) for t in torch.linalg.lu(definite.to("aule"), pivot=False)[1:])
+assert_small(lower @ upper - wide(definite), norm(lower.abs() @ upper.abs()), 130, eps(a))
+a[0, :, 77] = 0
+assert torch.equal(torch.linalg.lu_factor_ex(a.to("aule")).info.cpu(), torch.tensor([78, 0]))
+
+# Cholesky factors of one panel, and of several: the other triangle is not read, and becomes zero; rows in steps of 16
+# bytes and between them; the first minor that is not positive, in any panel.
+for panel, sizes in (((), (33, 65, 97, 128, 129, 300)), ((4, 2, 8), (129, 300)), ((8, 8, 4), (139,))):
+    with torch_aule.tune.override(cholesky_panel=panel or None):
+        for batch, n in ((2, n) for n in sizes):
+            a = torch.randn(batch, n, n)
+            a = a @ a.mT / n + torch.eye(n)
+            bad = torch.randint(n, (4,))
+            indefinite = a[:1].repeat(4, 1, 1)
+            indefinite[torch.arange(4), bad, bad] = torch.tensor([-1.0, 0.0, float("nan"), -1e3])
+            for upper in (False, True):
+                hidden = torch.ones(n, n).tril(-1) if upper else torch.ones(n, n).triu(1)
+                given = a.masked_fill(hidden.bool(), float("nan")).to("aule")
+                f = wide(torch.linalg.cholesky(given, upper=upper))
+                assert torch.equal(f, f.triu() if upper else f.tril())
+                assert_small((f.mT @ f if upper else f @ f.mT) - wide(a), norm(wide(a)), n, eps(a))
+                info = torch.linalg.cholesky_ex(indefinite.to("aule"), upper=upper).info
+                assert torch.equal(info.cpu(), torch.linalg.cholesky_ex(indefinite, upper=upper).info)
 
 # c is the result itself: products that read it in place.
 for dtype, k in ((torch.float32, 20), (torch.float32, 300), (torch.float64, 20), (torch.complex64, 20)):
