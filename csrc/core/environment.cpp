@@ -79,6 +79,9 @@ bool parse(const std::string& text, AlignedRows& value) {
 bool parse(const std::string& text, HaloConv& value) {
   return choose<HaloConv>(text, {{"always", HaloConv::always}, {"never", HaloConv::never}}, value);
 }
+bool parse(const std::string& text, ScaledHalves& value) {
+  return choose<ScaledHalves>(text, {{"always", ScaledHalves::always}, {"never", ScaledHalves::never}}, value);
+}
 bool parse(const std::string& text, ProductParts& value) {
   return choose<ProductParts>(text, {{"by_cost", ProductParts::by_cost}, {"always", ProductParts::always}}, value);
 }

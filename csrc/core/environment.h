@@ -41,6 +41,8 @@ enum class AlignedRows : uint8_t { by_cost, always, never };
 enum class ProductParts : uint8_t { never, by_cost, always };
 // Convolutions by tiles that hold the halo of their positions: if the planner expects a gain, or whatever it expects.
 enum class HaloConv : uint8_t { by_cost, always, never };
+// float32 convolutions as float16 numbers that a power of two scales, where TF32 is allowed: likewise.
+enum class ScaledHalves : uint8_t { by_cost, always, never };
 
 // clang-format off: tables
 //  X(type, member, default, variable)
@@ -89,7 +91,8 @@ enum class HaloConv : uint8_t { by_cost, always, never };
   X(Numbers,          halo_tile,             {})                      \
   X(Numbers,          halo_weight_tile,      {})                      \
   X(Numbers,          cholesky_panel,        {})                      \
-  X(Numbers,          lu_step,               {})
+  X(Numbers,          lu_step,               {})                      \
+  X(ScaledHalves,     scaled_halves,         ScaledHalves::by_cost)
 // clang-format on
 
 struct Environment {

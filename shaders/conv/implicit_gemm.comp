@@ -45,10 +45,12 @@ layout(constant_id = 10) const bool ONE_TAP = false;    // positions: a step has
 layout(constant_id = 11) const bool DEEP = false;       // there is a z axis
 // positions: k is shared between `splits` workgroups, which leave float32 sums [split][m][n of all groups].
 layout(constant_id = 12) const bool PARTS = false;
+layout(constant_id = 13) const bool SCALED = false;  // operands are float32 ones as halves (half_scale.glsl)
 #include "common/indexing.glsl"
 #include "common/dtype.glsl"
+#include "matmul/half_scale.glsl"
 struct Params {
-  uint64_t x, w, out_, bias;
+  uint64_t x, w, out_, bias, largest;
   uint m, n, k, channels;                      // channels of x per group
   uint pixel, w_ld, out_ld;                    // elements from a pixel or row to the next
   uint x_group, w_group, out_group, groups, splits;
@@ -298,6 +300,11 @@ void main() {
     MULTIPLY_STEP(BK, s += MAT_N)
 #endif
     barrier();  // the tiles are read before the next step overwrites them
+  }
+  if (SCALED) {
+    const vec2 scale = half_product_scale(p.largest);
+    UN for (uint i = 0; i < FM; ++i)
+      UN for (uint j = 0; j < FN; ++j) acc[i][j] = acc[i][j] * scale.x * scale.y;
   }
   store_result();
 }

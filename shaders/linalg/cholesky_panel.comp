@@ -76,6 +76,12 @@ void eliminate(int b) {
   }
 }
 
+// Written out: a compiler that left this loop alone would index `block` and `low` by a variable, in memory.
+#define ELIMINATE(b)                                                                          \
+  if (b < TILES) {                                                                            \
+    [[dont_unroll]] for (uint at = b * 16; at < min(done, b * 16u + 16); ++at) { eliminate(b) } \
+  }
+
 void divide_by_roots() {
   [[unroll]] for (int k = 0; k < TILES; ++k) {
     const float root = COL(k) < done ? sqrt(pivots[COL(k)]) : 1.0;
@@ -118,9 +124,14 @@ void main() {
   load_panel()
   done = p.width;
   now = 0;
-  [[unroll]] for (int b = 0; b < TILES; ++b) {
-    [[dont_unroll]] for (uint at = b * 16; at < min(done, uint(b) * 16 + 16); ++at) { eliminate(b) }
-  }
+  ELIMINATE(0)
+  ELIMINATE(1)
+  ELIMINATE(2)
+  ELIMINATE(3)
+  ELIMINATE(4)
+  ELIMINATE(5)
+  ELIMINATE(6)
+  ELIMINATE(7)
   barrier();  // the pivots are written
   divide_by_roots()
   if (BELOW == 0) {

@@ -214,20 +214,29 @@ void store_moves() {
   }
 }
 
+// Written out: a compiler that left this loop alone would index `own` by a variable, in memory.
+#define FACTORIZE(j)                                                                                             \
+  if (j < SUB && j < p.width) {                                                                                  \
+    find_pivot(j)                                                                                                \
+    if (lane == 0) exchanged[j] = pivot;                                                                         \
+    if (lane == 0 && PIVOTS)                                                                                     \
+      I32Ref(p.pivots + uint64_t(int64_t(batch) * p.pivots_batch + from_row + j) * 4).v = int(p.first + pivot + 1); \
+    if (key_of_all == ZERO && singular == 0) singular = from_row + j + 1;                                        \
+    eliminate(j)                                                                                                 \
+  }
+
 void factorize_panel() {
   load_panel()
   if (p.count > 0) { update_panel() }
   singular = 0;
-  [[unroll]] for (int j = 0; j < SUB; ++j) {
-    if (j < p.width) {
-      find_pivot(j)
-      if (lane == 0) exchanged[j] = pivot;
-      if (lane == 0 && PIVOTS)
-        I32Ref(p.pivots + uint64_t(int64_t(batch) * p.pivots_batch + from_row + j) * 4).v = int(p.first + pivot + 1);
-      if (key_of_all == ZERO && singular == 0) singular = from_row + j + 1;
-      eliminate(j)
-    }
-  }
+  FACTORIZE(0)
+  FACTORIZE(1)
+  FACTORIZE(2)
+  FACTORIZE(3)
+  FACTORIZE(4)
+  FACTORIZE(5)
+  FACTORIZE(6)
+  FACTORIZE(7)
   store_panel()
   barrier();  // the exchanges are written
   store_moves()

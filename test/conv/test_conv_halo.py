@@ -75,7 +75,7 @@ def tf32():
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_passes(case, last, dtype, override, tf32):
     images, channels, out_channels, spatial, kernel, options, settings = case
-    override(halo_conv="always", **settings)
+    override(halo_conv="always", scaled_halves="always", **settings)
     function, dims = getattr(F, f"conv{len(spatial)}d"), len(spatial)
     shapes = (images, channels, *spatial), (out_channels, channels, *kernel), (out_channels,)
     x, w, b = (torch.randn(*shape, dtype=dtype) for shape in shapes)
@@ -106,7 +106,7 @@ def test_all_passes(case, last, dtype, override, tf32):
 @pytest.mark.parametrize("powers", [(0, 0), (90, -80), (-100, 100), (110, -126), (-126, 60)], ids=str)
 def test_scales(dtype, powers, override, tf32):
     """Powers of two change nothing else: from near the least normal number to near the largest."""
-    override(halo_conv="always")
+    override(halo_conv="always", scaled_halves="always")
     x, w = torch.randn(2, 24, 9, 7, dtype=dtype), torch.randn(16, 24, 3, 3, dtype=dtype)
     x[0, 0, 0, 0], w[0, 0, 0, 0] = 4.0, 4.0  # at least this far above the scaled tensor's subnormal numbers
     plain = F.conv2d(x.to("aule"), w.to("aule"), padding=1).cpu()
@@ -121,7 +121,7 @@ def test_scales(dtype, powers, override, tf32):
 
 @pytest.mark.parametrize("dtype", [HALVES])
 def test_special_numbers(dtype, override, tf32):
-    override(halo_conv="always")
+    override(halo_conv="always", scaled_halves="always")
     x, w = torch.randn(1, 16, 9, 9, dtype=dtype), torch.randn(16, 16, 3, 3, dtype=dtype).abs() + 0.1
 
     def result(image):
@@ -152,16 +152,19 @@ def kernels(dtype):
 @pytest.mark.parametrize("dtype", [*matrix_dtypes("usable"), HALVES])
 def test_kernels_are_these(dtype, override, tf32):
     """One of these makes each pass; and none if they are forbidden."""
-    override(halo_conv="always")
+    override(halo_conv="always", scaled_halves="always")
     assert len(kernels(dtype)) == 2
     override(halo_conv="never")
     assert not kernels(dtype)
+    if dtype == torch.float32:
+        override(halo_conv="always", scaled_halves="never")
+        assert not kernels(dtype)
 
 
 @pytest.mark.parametrize("dtype", [HALVES])
 def test_switches_of_float32(dtype, override):
     """PyTorch's own say whether float32 is multiplied as halves; its default does, and conftest.py does not."""
-    override(halo_conv="always")
+    override(halo_conv="always", scaled_halves="always")
     own = torch.backends.cudnn.allow_tf32
     try:
         for allowed in (True, False):

@@ -22,7 +22,7 @@ def test_every_route_is_in_the_table():
     for words in (
         "grouped_conv 8 results", "grouped_conv_weight 3x3 taps", "pointwise", "gathered", "products of pieces: 3",
         "products of pieces: 1", "direct", "columns", "blocks", ": gathered", ": pointwise", "halo_conv ",
-        "halo_conv_weight",
+        "halo_conv_weight", "gathered, scaled halves",
     ):  # fmt: skip
         assert words in text, words
 

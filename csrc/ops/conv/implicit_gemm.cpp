@@ -76,9 +76,41 @@ void set_taps(ImplicitGemmParams& p, const ConvTaps& taps) {
 
 Work work_of(const ImplicitGemmParams& p, DType dtype) { return {2.0 * p.m * p.n * p.k * p.groups, dtype}; }
 
+// Both operands of a product, as the plan has them.
+class Operands {
+ public:
+  Operands(const GatheredPlan& plan, const at::Tensor& first, const at::Tensor& second)
+      : plan_(plan), first_(first), second_(second) {
+    if (plan.scaled) largest_ = largest_sizes(first_ = dense(first), second_ = dense(second));
+  }
+  // Channels-last. `second`: or a part of it.
+  at::Tensor first() const { return of_channels(first_, Operand::first); }
+  at::Tensor second() const { return second(second_); }
+  at::Tensor second(const at::Tensor& t) const { return of_channels(t, Operand::second); }
+  // Likewise, pieces as further images.
+  at::Tensor images(Operand which) const {
+    const at::Tensor& t = which == Operand::first ? first_ : second_;
+    return plan_.products == 0 ? of_channels(t, which) : pieces_of_images(channels_last(t), plan_.products, which);
+  }
+  // Of both, if they are scaled.
+  const at::Tensor& largest() const { return largest_; }
+
+ private:
+  at::Tensor of_channels(const at::Tensor& t, Operand which) const {
+    if (plan_.scaled) return scaled_halves(t, largest_[which == Operand::first ? 0 : 1]);
+    const at::Tensor last = channels_last(t);
+    return plan_.products == 0 ? last : pieces_of_channels(last, plan_.products, which);
+  }
+
+  const GatheredPlan& plan_;
+  at::Tensor first_, second_, largest_;
+};
+
 // x, w and the result are channels-last; w is [groups * n, taps * channels]. The result of pieces is float32.
+// `largest`: of operands that are scaled.
 at::Tensor positions(const ConvTaps& taps, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
-                     const Extent& places, int64_t out_channels, int64_t groups, at::ScalarType result) {
+                     const Extent& places, int64_t out_channels, int64_t groups, at::ScalarType result,
+                     const at::Tensor& largest) {
   const bool of_pieces = result != x.scalar_type();
   const at::Tensor out =
       at::empty({x.size(0), places[0], places[1], places[2], out_channels}, x.options().dtype(result));
@@ -110,29 +142,27 @@ at::Tensor positions(const ConvTaps& taps, const at::Tensor& x, const at::Tensor
   spec.has_bias = adds_bias;
   spec.deep = is_deep(x, places, taps);
   if (adds_bias) p.bias = args.read(bias);
+  if (largest.defined()) {
+    spec.scaled = true;
+    p.largest = args.read(largest);
+  }
   args.work = work_of(p, dtype);
   launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::positions), spec, p, args, plan->grid);
   if (in_parts) add_split_sums(sums, bias, out.view({p.m, out_channels}));
   return out;
 }
 
-// `t` channels-last, as pieces if there are products of them.
-at::Tensor operand_of(const at::Tensor& t, int products, Operand operand) {
-  const at::Tensor last = channels_last(t);
-  return products == 0 ? last : pieces_of_channels(last, products, operand);
-}
-
 // Results are channels-last.
-at::Tensor gathered_forward(const ConvCall& call, int products) {
+at::Tensor gathered_forward(const ConvCall& call, const GatheredPlan& plan) {
   const ConvGeometry& g = call.problem.g;
-  const at::Tensor& x = call.image;
+  const Operands operands(plan, call.image, call.weight);
   const at::Tensor out =
-      positions(taps_of(g), operand_of(x, products, Operand::first), operand_of(call.weight, products, Operand::second),
-                call.bias, g.out_size, call.problem.out_channels, call.problem.groups, x.scalar_type());
-  return channels_first(out, x.dim());
+      positions(taps_of(g), operands.first(), operands.second(), call.bias, g.out_size, call.problem.out_channels,
+                call.problem.groups, call.image.scalar_type(), operands.largest());
+  return channels_first(out, call.image.dim());
 }
 
-at::Tensor gathered_backward_input(const ConvCall& call, int products) {
+at::Tensor gathered_backward_input(const ConvCall& call, const GatheredPlan& plan) {
   const ConvGeometry& g = call.problem.g;
   const int64_t groups = call.problem.groups;
   const at::Tensor weight = call.weight.contiguous(), &grad = call.places, &bias = call.bias;
@@ -141,7 +171,8 @@ at::Tensor gathered_backward_input(const ConvCall& call, int products) {
   const at::Tensor turned = weight.reshape({groups, per_group, channels, g.kernel[0], g.kernel[1], g.kernel[2]})
                                 .transpose(1, 2)
                                 .reshape({groups * channels, per_group, g.kernel[0], g.kernel[1], g.kernel[2]});
-  const at::Tensor image = operand_of(grad, products, Operand::first);
+  const Operands operands(plan, grad, turned);
+  const at::Tensor image = operands.first();
   // Places of the input whose rests by the stride are equal see the same taps: each such class is a result of stride 1.
   const auto class_of = [&](int32_t rest, size_t d, ConvTaps& taps) {
     const int32_t s = g.stride[d], step = s / std::gcd(s, g.dilation[d]);
@@ -175,24 +206,21 @@ at::Tensor gathered_backward_input(const ConvCall& call, int products) {
       bias.defined() ? part_of_out.copy_(bias) : part_of_out.zero_();
       continue;
     }
-    const at::Tensor part = positions(taps, image, operand_of(w, products, Operand::second), bias, places,
-                                      groups * channels, groups, grad.scalar_type());
+    const at::Tensor part = positions(taps, image, operands.second(w), bias, places, groups * channels, groups,
+                                      grad.scalar_type(), operands.largest());
     if (one_class) return channels_first(part, grad.dim());
     part_of_out.copy_(part);
   }
   return channels_first(out, grad.dim());
 }
 
-at::Tensor gathered_backward_weight(const ConvCall& call, int products) {
+at::Tensor gathered_backward_weight(const ConvCall& call, const GatheredPlan& gathered) {
   const ConvGeometry& g = call.problem.g;
   const int64_t groups = call.problem.groups;
   const at::Tensor &x = call.image, &grad = call.places;
   const int64_t out_channels = grad.size(1);
-  at::Tensor image = channels_last(x), gy = channels_last(grad);
-  if (products != 0) {  // as that many times the images
-    image = pieces_of_images(image, products, Operand::first);
-    gy = pieces_of_images(gy, products, Operand::second);
-  }
+  const Operands operands(gathered, x, grad);
+  const at::Tensor image = operands.images(Operand::first), gy = operands.images(Operand::second);
   const ConvTaps taps = taps_of(g);
   ImplicitGemmParams p{};
   TensorArgs args;
@@ -213,6 +241,10 @@ at::Tensor gathered_backward_weight(const ConvCall& call, int products) {
   p.out_ = args.write(partial);
   ImplicitGemmSpec spec = spec_of(*plan);
   spec.deep = is_deep(image, g.out_size, taps);
+  if (gathered.scaled) {
+    spec.scaled = true;
+    p.largest = args.read(operands.largest());
+  }
   args.work = work_of(p, dtype);
   launch(current(x), kernel::implicit_gemm(dtype, ImplicitGemmMAKES::weights), spec, p, args, plan->grid);
   const at::Tensor total = p.splits == 1 ? partial[0] : at::sum(partial, at::IntArrayRef{0});
@@ -226,11 +258,11 @@ at::Tensor gathered_backward_weight(const ConvCall& call, int products) {
 
 at::Tensor launch_gathered(const ConvCall& call, const GatheredPlan& plan) {
   switch (call.problem.pass) {
-    case ConvPass::forward: return gathered_forward(call, plan.products);
-    case ConvPass::input: return gathered_backward_input(call, plan.products);
+    case ConvPass::forward: return gathered_forward(call, plan);
+    case ConvPass::input: return gathered_backward_input(call, plan);
     case ConvPass::weight: break;
   }
-  return gathered_backward_weight(call, plan.products);
+  return gathered_backward_weight(call, plan);
 }
 
 }  // namespace aule::ops

@@ -67,6 +67,8 @@ at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operan
 }
 
 
+at::Tensor dense(const at::Tensor& t) { return t.is_non_overlapping_and_dense() ? t : t.contiguous(); }
+
 at::Tensor largest_sizes(const at::Tensor& x, const at::Tensor& y) {
   constexpr uint32_t kGroups = 512, kElements = 4096;  // workgroups of a tensor at most; elements of one at least
   const at::Tensor largest = at::zeros({2}, x.options());

@@ -36,6 +36,28 @@ double multiplications(const ConvProblem& p) {
   return static_cast<double>(p.images * p.g.positions()) * static_cast<double>(each);
 }
 
+// Whether float32 may be multiplied as scaled halves. Below some number of multiplications the launches that scale the
+// operands cost more than matrix units gain.
+bool may_scale(const DeviceProfile& profile, const ConvProblem& p, const Overrides& overrides) {
+  constexpr double kLeast = 1 << 28;
+  if (p.dtype != DType::f32 || p.precision != Float32Precision::high || p.groups != 1) return false;
+  if (!may_take_bf16x3(profile) || overrides.scaled_halves == ScaledHalves::never) return false;
+  return overrides.scaled_halves == ScaledHalves::always || multiplications(p) >= kLeast;
+}
+
+// Whether products of gathered tiles multiply float32 so. One tap: operands are converted for it alone.
+bool gathers_halves(const DeviceProfile& profile, const ConvUnits& units, const ConvProblem& p,
+                    const Overrides& overrides) {
+  constexpr int64_t kLeastChannels = 128;  // of a one-tap product, whose operands are read and written once more
+  if (!may_scale(profile, p, overrides)) return false;
+  if (p.g.taps() == 1 && overrides.scaled_halves == ScaledHalves::by_cost &&
+      std::min(p.channels, p.out_channels) < kLeastChannels)
+    return false;
+  ImplicitGemmSizes sizes = sizes_of(p);
+  sizes.dtype = DType::f16;
+  return implicit_gemm_takes(profile, sizes) && has_gathers(profile, units.of_halves, DType::f16);
+}
+
 // Products of pieces that make one of float32 for these sizes: 3, 1, or 0, which is float32's own arithmetic.
 int products_of_pieces(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
                        const Overrides& overrides) {
@@ -58,14 +80,10 @@ bool is_pointwise(const ConvProblem& p) {
 }
 
 // Whether tiles with a halo are faster than gathered ones, as they were on an H200 (docs/ladders/halo_conv.md).
-// From this number of multiplications on, a gain outweighs the launches that pack a weight or scale operands.
-constexpr double kLeastToPack = 1 << 30, kLeastToScale = 1 << 28;
-
-bool halo_pays(const ConvProblem& p, const HaloWeightPlan& plan) {
-  return p.g.stride == ConvGeometry::Extent{1, 1, 1} && (!plan.scaled || multiplications(p) >= kLeastToScale);
-}
+bool halo_pays(const ConvProblem& p, const HaloWeightPlan&) { return p.g.stride == ConvGeometry::Extent{1, 1, 1}; }
 bool halo_pays(const ConvProblem& p, const HaloConvPlan& plan) {
-  const bool enough = multiplications(p) >= (plan.scaled ? kLeastToScale : kLeastToPack);
+  constexpr double kLeastToPack = 1 << 30;  // from here on the gain outweighs the launch that packs the weight
+  const bool enough = plan.scaled || multiplications(p) >= kLeastToPack;
   if (p.g.stride != ConvGeometry::Extent{1, 1, 1}) return p.pass == ConvPass::input && plan.ordered && enough;
   constexpr double kLeastFilled = 0.75;  // of tiles, by channels
   const int64_t bn = plan.tile.bn, bk = plan.tile.bk,
@@ -99,8 +117,7 @@ std::optional<ConvPlan> plan_that_pays(const std::optional<Plan>& plan, const Co
 std::optional<ConvPlan> halo_plan(const DeviceProfile& profile, const MatrixUnits& units, const ConvProblem& p,
                                   const Overrides& overrides) {
   if (p.groups != 1 || overrides.halo_conv == HaloConv::never) return std::nullopt;
-  if (p.dtype == DType::f32 && (p.precision != Float32Precision::high || !may_take_bf16x3(profile)))
-    return std::nullopt;
+  if (p.dtype == DType::f32 && !may_scale(profile, p, overrides)) return std::nullopt;
   const HaloProblem halo{p.g, p.pass, p.dtype, p.images, p.channels, p.out_channels};
   if (p.pass == ConvPass::weight)
     return plan_that_pays(halo_weight_plan(profile, units, halo, overrides), p, halo, overrides);
@@ -109,7 +126,8 @@ std::optional<ConvPlan> halo_plan(const DeviceProfile& profile, const MatrixUnit
 
 ConvPlan gathered_plan(const DeviceProfile& profile, const ConvUnits& units, const ConvProblem& p,
                        const Overrides& overrides) {
-  if (is_pointwise(p)) return {OneTapPlan{}};
+  const bool scaled = gathers_halves(profile, units, p, overrides);
+  if (is_pointwise(p)) return scaled ? ConvPlan{GatheredPlan{.scaled = true}} : ConvPlan{OneTapPlan{}};
   if (const auto blocks = in_blocks(profile, p, p.pass)) {
     ConvProblem inner = p;
     inner.g = blocks->g;
@@ -118,6 +136,7 @@ ConvPlan gathered_plan(const DeviceProfile& profile, const ConvUnits& units, con
   }
   const bool as_halves = p.dtype == DType::f32;
   if (const auto plan = halo_plan(profile, as_halves ? units.of_halves : units.of_dtype, p, overrides)) return *plan;
+  if (scaled) return {GatheredPlan{.scaled = true}};
   return {GatheredPlan{products_of_pieces(profile, units.of_dtype, p, overrides)}};
 }
 
@@ -149,6 +168,7 @@ struct TextOf {
   std::string operator()(const HaloConvPlan& plan) const { return text_of(plan); }
   std::string operator()(const HaloWeightPlan& plan) const { return text_of(plan); }
   std::string operator()(const GatheredPlan& plan) const {
+    if (plan.scaled) return "gathered, scaled halves";
     return plan.products == 0 ? "gathered" : "gathered, products of pieces: " + std::to_string(plan.products);
   }
   std::string operator()(const DirectPlan& plan) const { return "direct " + text_of(plan.halves); }

@@ -43,6 +43,7 @@ struct BlocksRoute {   // a strided convolution as one of stride 1 over blocks o
 };
 struct GatheredPlan {  // products of tiles that are gathered (implicit_gemm.comp)
   int products = 0;    // of 16-bit pieces of float32; 0: of the operands themselves
+  bool scaled = false;  // of float32 as scaled halves
 };
 struct DirectPlan {  // conv_direct.comp
   HalvesPlan halves;

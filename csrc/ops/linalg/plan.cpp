@@ -82,7 +82,7 @@ std::optional<LuStepsPlan> lu_steps_plan(const DeviceProfile& profile, DType dty
   if (dtype != DType::f32 || profile.is_software() || !profile.subgroup_arithmetic || profile.subgroup_size < 8 ||
       profile.max_workgroup_invocations < plan.local)
     return std::nullopt;
-  // Where there are many matrices, the workgroups of recursive panels fill the device.
+  // The workgroups of recursive panels fill the device if there are many matrices.
   if (std::min(m, n) <= 128 || batches > kMostStepMatrices) return std::nullopt;
   while (plan.sub > 4 && lu_step_shape(plan, m).rows * plan.sub > kMostValues) plan.sub /= 2;
   if (lu_step_shape(plan, m).rows * plan.sub > kMostValues) return std::nullopt;
@@ -119,7 +119,7 @@ std::optional<CholeskyPlan> panels_plan(const DeviceProfile& profile, DType dtyp
   const Numbers& asked = overrides.cholesky_panel;
   if (asked.count == 0 || (asked.values[0] > 0 && plan.at_once)) return plan;
   if (asked.values[0] == 0) return std::nullopt;
-  plan.tiles = asked.values[0] <= 4 ? 4 : 8;
+  plan.tiles = asked.values[0] <= 2 ? 2 : asked.values[0] <= 4 ? 4 : 8;
   if (asked.count > 1) plan.below = asked.values[1] <= 2 ? 2 : asked.values[1] <= 4 ? 4 : 8;
   if (asked.count > 2) plan.update_side = asked.values[2] <= 4 ? 4 : 8;
   return plan;

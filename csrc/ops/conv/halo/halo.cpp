@@ -52,8 +52,6 @@ bool is_deep(const FlatPositions& f) {
   return f.size[0] != 1 || f.places[0] != 1 || f.taps.kernel[0] != 1 || f.taps.off[0] != 0;
 }
 
-at::Tensor dense(const at::Tensor& t) { return t.is_non_overlapping_and_dense() ? t : t.contiguous(); }
-
 // Elements from tap to tap, if all taps are equally far apart; else 0.
 int64_t tap_stride(const at::Tensor& w) {
   int64_t stride = 0, taps = 1;
