@@ -93,7 +93,9 @@ ConvPlan plan_of(const ConvCall& call) {
   const at::Tensor& t = call.operand();
   const Overrides& own = overrides();
   const auto device = static_cast<int>(t.get_device());
-  const ConvUnits units{matrix_units(device, multiplied_dtype(call.problem, own)), matrix_units(device, DType::f16)};
+  ConvUnits units{matrix_units(device, multiplied_dtype(call.problem, own)), {}};
+  if (call.problem.dtype == DType::f32 && call.problem.precision == Float32Precision::high)
+    units.of_halves = matrix_units(device, DType::f16);
   return conv_route(profile_of(t), units, call.problem, own);
 }
 

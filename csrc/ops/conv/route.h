@@ -68,7 +68,7 @@ struct ConvPlan {
 // Matrix units of a device that `conv_route` asks for.
 struct ConvUnits {
   MatrixUnits of_dtype;   // of multiplied_dtype()
-  MatrixUnits of_halves;  // of float16
+  MatrixUnits of_halves;  // of float16, for float32 problems that allow TF32's precision
 };
 // The dtype of products of gathered tiles; f32: there are no matrix units for it.
 DType multiplied_dtype(const ConvProblem& problem, const Overrides& overrides);
