@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from backend import load_package
 
 
 def autograd_seconds() -> float:
@@ -131,13 +131,7 @@ def main():
     options = parser.parse_args()
     if options.one:
         device, mode = options.one
-        sys.path.insert(0, str(ROOT))
-        if device == "aule":
-            import torch_aule  # noqa: F401  makes the device
-        else:  # beside aule, CUDA's autograd does not work: benchmark/harness/baseline.py
-            package = type(sys)("torch_aule")
-            package.__path__ = [str(ROOT / "torch_aule")]
-            sys.modules["torch_aule"] = package
+        load_package(device)
         print(*measure(options.models[0], device, mode, options.small, options.seconds), sep="\n")
         return
     for model in options.models:

@@ -17,9 +17,8 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from backend import load_package
 
 
 def cases(torch, device: str, small: bool) -> dict:
@@ -57,15 +56,9 @@ def serve(device: str, small: bool, clock: str, seconds: float) -> None:
     """A process for one device: takes samples of the case that is named, and answers with microseconds."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what anything prints must not get between the answers
-    sys.path.insert(0, str(ROOT))
     import torch
 
-    if device == "aule":
-        import torch_aule  # noqa: F401  makes the device
-    else:  # beside aule, CUDA's autograd does not work: benchmark/harness/baseline.py
-        package = type(sys)("torch_aule")
-        package.__path__ = [str(ROOT / "torch_aule")]
-        sys.modules["torch_aule"] = package
+    load_package(device)
     from torch_aule.measure.timing import Stopwatch
 
     synchronize, watch = getattr(torch, device).synchronize, Stopwatch()

@@ -81,7 +81,7 @@ class Operands {
  public:
   Operands(const GatheredPlan& plan, const at::Tensor& first, const at::Tensor& second)
       : plan_(plan), first_(first), second_(second) {
-    if (plan.scaled) largest_ = largest_sizes(first_ = dense(first), second_ = dense(second));
+    if (plan.scaled) largest_ = largest_sizes(first_, second_);
   }
   // Channels-last. `second`: or a part of it.
   at::Tensor first() const { return of_channels(first_, Operand::first); }

@@ -67,9 +67,9 @@ at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operan
 }
 
 
-at::Tensor dense(const at::Tensor& t) { return t.is_non_overlapping_and_dense() ? t : t.contiguous(); }
-
-at::Tensor largest_sizes(const at::Tensor& x, const at::Tensor& y) {
+at::Tensor largest_sizes(at::Tensor& x, at::Tensor& y) {
+  for (at::Tensor* t : {&x, &y})
+    if (!t->is_non_overlapping_and_dense()) *t = t->contiguous();
   constexpr uint32_t kGroups = 512, kElements = 4096;  // workgroups of a tensor at most; elements of one at least
   const at::Tensor largest = at::zeros({2}, x.options());
   const auto groups = [](const at::Tensor& t) {

@@ -14,10 +14,8 @@ at::Tensor pieces_of_channels(const at::Tensor& last, int products, Operand oper
 at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operand);
 
 // float32 operands of a product as float16 numbers, scaled by powers of two (shaders/matmul/half_scale.glsl).
-// `t`, or a copy of it that is dense and not overlapping.
-at::Tensor dense(const at::Tensor& t);
-// {the largest size in `x`, in `y`}, which are dense.
-at::Tensor largest_sizes(const at::Tensor& x, const at::Tensor& y);
+// {the largest size in `x`, in `y`}. Both become dense, by copies if they are not.
+at::Tensor largest_sizes(at::Tensor& x, at::Tensor& y);
 // Of [images, channels, ...], as channels_last() gives it. `largest`: one element.
 at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest);
 

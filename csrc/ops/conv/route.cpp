@@ -126,8 +126,8 @@ std::optional<ConvPlan> halo_plan(const DeviceProfile& profile, const MatrixUnit
 
 ConvPlan gathered_plan(const DeviceProfile& profile, const ConvUnits& units, const ConvProblem& p,
                        const Overrides& overrides) {
-  const bool scaled = gathers_halves(profile, units, p, overrides);
-  if (is_pointwise(p)) return scaled ? ConvPlan{GatheredPlan{.scaled = true}} : ConvPlan{OneTapPlan{}};
+  const auto scaled = [&] { return gathers_halves(profile, units, p, overrides); };
+  if (is_pointwise(p)) return scaled() ? ConvPlan{GatheredPlan{.scaled = true}} : ConvPlan{OneTapPlan{}};
   if (const auto blocks = in_blocks(profile, p, p.pass)) {
     ConvProblem inner = p;
     inner.g = blocks->g;
@@ -136,7 +136,7 @@ ConvPlan gathered_plan(const DeviceProfile& profile, const ConvUnits& units, con
   }
   const bool as_halves = p.dtype == DType::f32;
   if (const auto plan = halo_plan(profile, as_halves ? units.of_halves : units.of_dtype, p, overrides)) return *plan;
-  if (scaled) return {GatheredPlan{.scaled = true}};
+  if (scaled()) return {GatheredPlan{.scaled = true}};
   return {GatheredPlan{products_of_pieces(profile, units.of_dtype, p, overrides)}};
 }
 

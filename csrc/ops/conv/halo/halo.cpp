@@ -64,7 +64,8 @@ int64_t tap_stride(const at::Tensor& w) {
   return stride;
 }
 
-// The weight in the order of lanes. `turned`: [k, n, ...], else [n, k, ...]. `largest`: of a weight that is scaled.
+// The weight in the order of lanes. `turned`: [k, n, ...], else [n, k, ...]. `largest`: of both operands, if they
+// are scaled.
 at::Tensor packed_weight(const at::Tensor& weight, bool turned, const HaloConvPlan& plan, const at::Tensor& largest) {
   const at::Tensor w = tap_stride(weight) > 0 ? weight : weight.contiguous();
   const int64_t n_axis = turned ? 1 : 0, k_axis = 1 - n_axis;
@@ -82,7 +83,7 @@ at::Tensor packed_weight(const at::Tensor& weight, bool turned, const HaloConvPl
   TensorArgs args;
   p.w = args.read(w);
   p.out_ = args.write(packed);
-  if (plan.scaled) p.largest = args.read(largest);
+  if (plan.scaled) p.largest = args.read(largest[1]);
   launch(current(w), kernel::halo_pack_weight(), {.scaled = plan.scaled}, p, args,
          linear_grid(ceil_div(static_cast<uint64_t>(lanes), HaloPackWeightParams::kLocal)));
   return packed;
@@ -97,8 +98,6 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
   const at::Tensor& source = of_input ? call.places : call.image;
   at::Tensor x = source, w = call.weight, largest;
   if (plan.scaled) {
-    x = dense(x);
-    w = dense(w);
     largest = largest_sizes(x, w);
     x = scaled_halves(x, largest[0]);
     if (!plan.direct) w = scaled_halves(w, largest[1]);
@@ -106,7 +105,7 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
     x = channels_last(x);
     if (!plan.direct) w = channels_last(w);
   }
-  if (plan.direct) w = packed_weight(w, of_input, plan, plan.scaled ? largest[1] : largest);
+  if (plan.direct) w = packed_weight(w, of_input, plan, largest);
   const FlatPositions flat = flat_positions(halo_problem(problem), plan.strips);
   const at::Tensor out =
       at::empty({problem.images, flat.places[0], flat.places[1], flat.places[2], n}, source.options());
@@ -150,8 +149,6 @@ at::Tensor launch_halo_weight(const ConvCall& call, const HaloWeightPlan& plan) 
   const ConvGeometry& g = problem.g;
   at::Tensor x = call.image, dy = call.places, largest;
   if (plan.scaled) {
-    x = dense(x);
-    dy = dense(dy);
     largest = largest_sizes(x, dy);
     x = scaled_halves(x, largest[0]);
     dy = scaled_halves(dy, largest[1]);
