@@ -1,7 +1,6 @@
 #include "ops/conv/route.h"
 
 #include "ops/matmul/kernels/bf16x3.h"
-#include "ops/matmul/tuning_table.h"
 
 namespace aule::ops {
 namespace {
@@ -36,13 +35,15 @@ double multiplications(const ConvProblem& p) {
   return static_cast<double>(p.images * p.g.positions()) * static_cast<double>(each);
 }
 
-// Whether float32 may be multiplied as scaled halves. Below some number of multiplications the launches that scale the
-// operands cost more than matrix units gain.
+// From this number of multiplications on, launches that pack a weight, or convert operands, are worth it: below it a
+// step of small convolutions is bound by the host, which records them.
+constexpr double kLeastToConvert = 1 << 30;
+
+// Whether float32 may be multiplied as scaled halves.
 bool may_scale(const DeviceProfile& profile, const ConvProblem& p, const Overrides& overrides) {
-  constexpr double kLeast = 1 << 28;
   if (p.dtype != DType::f32 || p.precision != Float32Precision::high || p.groups != 1) return false;
   if (!may_take_bf16x3(profile) || overrides.scaled_halves == ScaledHalves::never) return false;
-  return overrides.scaled_halves == ScaledHalves::always || multiplications(p) >= kLeast;
+  return overrides.scaled_halves == ScaledHalves::always || multiplications(p) >= kLeastToConvert;
 }
 
 // Whether products of gathered tiles multiply float32 so. One tap: operands are converted for it alone.
@@ -63,8 +64,7 @@ int products_of_pieces(const DeviceProfile& profile, const MatrixUnits& units, c
                        const Overrides& overrides) {
   if (p.dtype != DType::f32 || p.groups != 1 || !may_take_bf16x3(profile)) return 0;
   if (p.precision == Float32Precision::highest) return 0;
-  if (piece_dtype(overrides) == DType::bf16 && multiplications(p) < product_tuning(profile).bf16x3_multiplications)
-    return 0;
+  if (piece_dtype(overrides) == DType::bf16 && multiplications(p) < kLeastToConvert) return 0;
   const int products = p.precision == Float32Precision::high ? 3 : 1;
   ImplicitGemmSizes all = sizes_of(p);
   all.dtype = piece_dtype(overrides);
@@ -82,8 +82,7 @@ bool is_pointwise(const ConvProblem& p) {
 // Whether tiles with a halo are faster than gathered ones, as they were on an H200 (docs/ladders/halo_conv.md).
 bool halo_pays(const ConvProblem& p, const HaloWeightPlan&) { return p.g.stride == ConvGeometry::Extent{1, 1, 1}; }
 bool halo_pays(const ConvProblem& p, const HaloConvPlan& plan) {
-  constexpr double kLeastToPack = 1 << 30;  // from here on the gain outweighs the launch that packs the weight
-  const bool enough = plan.scaled || multiplications(p) >= kLeastToPack;
+  const bool enough = multiplications(p) >= kLeastToConvert;
   if (p.g.stride != ConvGeometry::Extent{1, 1, 1}) return p.pass == ConvPass::input && plan.ordered && enough;
   constexpr double kLeastFilled = 0.75;  // of tiles, by channels
   const int64_t bn = plan.tile.bn, bk = plan.tile.bk,
