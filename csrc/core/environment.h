@@ -92,6 +92,7 @@ enum class ScaledHalves : uint8_t { by_cost, always, never };
   X(Numbers,          halo_weight_tile,      {})                      \
   X(Numbers,          cholesky_panel,        {})                      \
   X(Numbers,          lu_step,               {})                      \
+  X(Numbers,          tridiagonal,           {})                      \
   X(ScaledHalves,     scaled_halves,         ScaledHalves::by_cost)
 // clang-format on
 

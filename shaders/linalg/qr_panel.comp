@@ -13,7 +13,7 @@ layout(constant_id = 2) const bool IN_SHARED = true;
 layout(constant_id = 3) const int ELEMS = 1;  // of the matrix in shared memory, its columns apart by (rows | 1)
 const int STEPS = 96;                          // at most; csrc/ops/linalg/qr.cpp
 #include "common/indexing.glsl"
-#include "linalg/rounded.glsl"
+#include "linalg/reflection.glsl"
 
 struct Params {
   uint64_t a, tau;
@@ -52,24 +52,6 @@ R largest_below(uint k) {
   R most = R(0);
   for (uint i = k + 1u; i < p.rows; ++i) most = max(most, largest_part(at(i, k)));
   return most;
-}
-
-struct Reflection {
-  C tau, scale;  // v = x * scale
-  R beta;
-};
-Reflection reflection_of(C alpha, R norm) {
-  Reflection r = Reflection(C(0), from_real(R(1)), real_part(alpha));
-  if (norm == R(0) && imag_part(alpha) == R(0)) return r;
-  const R large = max(largest_part(alpha), norm);
-  if (large < TINY) return r;
-  const C a = alpha / large;  // sizes near TINY lose their bits
-  const R size = hypotenuse(magnitude(a), norm / large), b = real_part(alpha) < R(0) ? size : -size;
-  r.beta = b * large;
-  r.tau = (from_real(b) - a) / b;
-  const C d = a - from_real(b);  // no cancellation in the real part
-  r.scale = conjugate(d) / square(d) / large;
-  return r;
 }
 
 void products(uint k, uint j, uint part, R unit) {

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import torch_aule.tune
 from helpers import like_strided
 from linalg_reference import check_orthonormal, dtypes, near, rounding, wide
 
@@ -59,6 +60,66 @@ def test_blocks(n, dtype):
 
 def test_large():
     check_eigh(hermitian(300, 300, dtype=torch.float32), values_alone=False)
+
+
+def test_halvings_of_several_launches():
+    """lavapipe's loops end early."""
+    a = hermitian(520, 520, dtype=torch.float64)
+    expected = torch.linalg.eigvalsh(a)
+    near(torch.linalg.eigvalsh(a.to("aule")).cpu(), expected, expected.abs().amax(), rounding(a, 520))
+
+
+# Invocations of a workgroup, rows of one, workgroups of a matrix; columns in shared memory or not.
+REDUCTIONS = [(64,), (64, 8, 3), (256, 4, 2, 0), (512, 16, 2)]
+
+
+@pytest.mark.sampled(24)
+@pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 3, 17, 31, 32, 33, 34, 63, 64, 65, 96, 97, 128, 129])
+def test_reduced(n, reduction, dtype):
+    """To a tridiagonal matrix, which has no merges up to 32 rows, two halves up to 64, then four quarters."""
+    with torch_aule.tune.override(tridiagonal=reduction):
+        check_eigh(hermitian(n, n, dtype=dtype))
+        check_eigh(hermitian(3, n, n, dtype=dtype), "U")
+
+
+def tridiagonal(diagonal: torch.Tensor, beside: torch.Tensor) -> torch.Tensor:
+    return torch.diag(diagonal) + torch.diag(beside, 1) + torch.diag(beside, -1)
+
+
+def tridiagonal_matrices(n: int):
+    """Blocks that are equal, or hardly joined; values that merges leave as they are, or turn in pairs."""
+    ones, noise = torch.ones(n), torch.randn(n)
+    parts = torch.where(torch.arange(n - 1) % 10 == 9, 1e-9, 1.0)
+    yield tridiagonal(2 * ones, -ones[1:])
+    yield tridiagonal((torch.arange(n) - n // 2).abs().float(), ones[1:])  # Wilkinson's
+    yield tridiagonal((torch.arange(n) % 10 - 4.5).abs(), parts)  # glued
+    yield tridiagonal(noise, torch.zeros(n - 1))
+    yield tridiagonal(torch.zeros(n), noise[1:])
+    yield tridiagonal(torch.logspace(0, -20, n), torch.logspace(-1, -21, n - 1))
+    yield tridiagonal(torch.logspace(-20, 0, n), torch.logspace(-21, -1, n - 1))
+    yield tridiagonal(ones, torch.where(torch.arange(n - 1) == n // 2, 0.0, 1e-6))
+
+
+@pytest.mark.parametrize(("n", "reduction"), [(33, (64,)), (70, (256, 4, 2, 0))], ids=str)
+def test_reduced_spectra(n, reduction, dtype):
+    q = torch.randn(n, 2)
+    with torch_aule.tune.override(tridiagonal=reduction):
+        for a in (*tridiagonal_matrices(n), torch.ones(n, n), torch.eye(n), torch.zeros(n, n), q @ q.mT):
+            check_eigh(a.to(dtype))
+        for values in (torch.linspace(-1, 1, n).sign(), torch.logspace(0, -6, n) * 1e-25, torch.logspace(6, 0, n)):
+            check_eigh(with_values(values.double(), dtype))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_reduced_infinities_are_an_error(value, dtype):
+    with torch_aule.tune.override(tridiagonal=(64,)):
+        for n in (5, 40, 100):
+            a = hermitian(2, n, n, dtype=dtype)
+            a[1, n - 1, 3] = value
+            for function in (torch.linalg.eigh, torch.linalg.eigvalsh):
+                with pytest.raises(torch.linalg.LinAlgError, match="Batch element 1"):
+                    function(a.to("aule"))
 
 
 def test_many_tiny_matrices():

@@ -29,6 +29,7 @@ A line is one of these; `N` are numbers:
     cholesky f32 100                      the same of a square one
     ldl 100                               LDL of a matrix of 100 rows
     eig f32 100                           eigenvalues of a general matrix of 100 rows
+    tridiagonal f32 1000 of 2             eigenvalues of two Hermitian matrices of 1000 rows
     triangle f32 40 columns 3 of 7        a triangular solve of 40 rows, for 3 columns of each of 7 matrices
     direct input 1x1x9 by 1x1x3 summed 4  convolution of thin groups, sums over so many channels or images;
                                           `forward`, `weight`
@@ -173,6 +174,8 @@ def plan(device: str, line: str) -> str:
         return c.eig_plan(profile, rest[0], int(rest[1]))
     if kind == "cholesky":
         return c.cholesky_plan(profile, rest[0], int(rest[1]))
+    if kind == "tridiagonal":
+        return c.tridiagonal_plan(profile, rest[0], int(rest[1]), int(rest[3]))
     if kind == "triangle":
         return c.triangle_plan(profile, rest[0], *(int(n) for n in rest[1::2]))
     if kind in ("qr", "jacobi"):

@@ -2,14 +2,19 @@
 
 #include <ATen/ops/_linalg_eigh_native.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/where.h>
 
 #include <cmath>
 #include <limits>
 
+#include "core/environment.h"
 #include "kernels_linalg.gen.h"
 #include "ops/linalg/jacobi.h"
 #include "ops/linalg/matrices.h"
+#include "ops/linalg/plan.h"
 #include "ops/linalg/structured.h"
+#include "ops/linalg/tridiagonal.h"
 #include "ops/matmul/matmul.h"
 
 namespace aule::ops {
@@ -38,14 +43,24 @@ at::Tensor corrected(const at::Tensor& v, const at::Tensor& hv, double most) {
   return better;
 }
 
+// v (3 - v^H v) / 2: nearly orthonormal columns as orthonormal ones to the square of their error (Newton and Schulz).
+at::Tensor orthonormalized(const at::Tensor& v) {
+  const int64_t n = v.size(1);
+  const at::Tensor gram = empty_matrices(v, n, n), better = empty_matrices(v, n, n);
+  gemm("linalg_eigh", v.mH(), v, {}, 0, 1, gram);
+  gemm("linalg_eigh", v, gram, v, 1.5, -0.5, better);
+  return better;
+}
+
 // The shift makes rotations stop at roundings of what is larger than the values. The first step turns vectors of near
-// values, too, and leaves them orthonormal to the root of a rounding, the second to a rounding.
+// values, too, and leaves them orthonormal to the root of a rounding, the second to a rounding for each turn that it
+// makes between near values, which can be many, so that the last step is for that alone.
 at::Tensor refined(const at::Tensor& h, const at::Tensor& v, const at::Tensor& hv) {
   const double eps = c10::toRealValueType(v.scalar_type()) == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                                           : std::numeric_limits<float>::epsilon();
   const at::Tensor once = corrected(v, hv, 0.5 * std::pow(eps, 0.25));
   gemm("linalg_eigh", h, once, {}, 0, 1, hv);
-  return corrected(once, hv, 0.5 * std::sqrt(eps));
+  return orthonormalized(corrected(once, hv, 0.5 * std::sqrt(eps)));
 }
 
 }  // namespace
@@ -56,16 +71,32 @@ void eigh(const at::Tensor& values, const at::Tensor& vectors, const at::Tensor&
   const at::Tensor a = matrices_of(vectors);
   const int64_t n = a.size(1);
   const JacobiStart start = start_from_hermitian(a, upper);
-  const at::Tensor& v = start.w;
-  orthogonalize(v);
-  normalize_columns(v);
+  const at::Tensor sorted = values.view({a.size(0), n});
+  const auto plan = tridiagonal_plan(profile_of(a), number_dtype("linalg_eigh", a), n, a.size(0), overrides());
+  at::Tensor v;
+  if (plan) {
+    start.w.copy_(start.h);
+    const Tridiagonal t = tridiagonalize(start.w, *plan);
+    const Eigenpairs pairs = eigenpairs(t, *plan);
+    if (!compute_v) {
+      const at::Tensor is_finite = at::isfinite(start.h.abs().sum({1, 2})).unsqueeze(1);
+      const at::Tensor found = at::where(is_finite, pairs.values, std::numeric_limits<double>::quiet_NaN());
+      write_info(found, n, infos);
+      return sort_columns(found, start.scale, {}, sorted, a, false);
+    }
+    v = transformed_back(t, pairs.vectors);
+  } else {
+    v = start.w;
+    orthogonalize(v);
+    normalize_columns(v);
+  }
   const at::Tensor hv = empty_matrices(a, n, n);
   gemm("linalg_eigh", start.h, v, {}, 0, 1, hv);
   // Quotients are as exact as the square of the vectors' errors, and know nothing of the shift.
   const at::Tensor quotients = rayleigh_quotients(v, hv);
   write_info(quotients, n, infos);
   const at::Tensor exact = !compute_v ? at::Tensor() : n > kExact ? refined(start.h, v, hv) : v;
-  sort_columns(quotients, start.scale, exact, values.view({a.size(0), n}), a, false);
+  sort_columns(quotients, start.scale, exact, sorted, a, false);
 }
 
 std::tuple<at::Tensor&, at::Tensor&> linalg_eigh_out(const at::Tensor& a, std::string_view uplo, bool compute_v,

@@ -388,4 +388,66 @@ std::string text_of(const JacobiPlan& plan) {
          std::to_string(plan.lanes) + (plan.in_shared ? " shared " + std::to_string(plan.elems) : " in memory");
 }
 
+namespace {
+
+constexpr int64_t kLeastTridiagonal = 129;  // fewer rows are rotated
+constexpr int64_t kLeaf = 32;               // of tridiagonal_leaf.comp
+constexpr uint32_t kTridiagonalBytes = 24 << 10;
+
+// Elements of shared memory for `count` ones of so many bytes; 0: they do not fit into `most`.
+uint32_t elems_of(int64_t count, uint32_t bytes, uint32_t most) {
+  const uint64_t elems = std::bit_ceil(std::max<uint64_t>(static_cast<uint64_t>(count), 256));
+  return elems * bytes <= most ? static_cast<uint32_t>(elems) : 0;
+}
+
+}  // namespace
+
+uint32_t tridiagonal_halvings(DType dtype) { return dtype == DType::f64 || dtype == DType::c128 ? 64 : 32; }
+
+std::optional<TridiagonalPlan> tridiagonal_plan(const DeviceProfile& profile, DType dtype, int64_t n, int64_t batches,
+                                                const Overrides& overrides) {
+  const Numbers& asked = overrides.tridiagonal;
+  if (asked.count > 0 ? asked.values[0] == 0 : n < kLeastTridiagonal) return std::nullopt;
+  const auto rows = static_cast<uint64_t>(n);
+  TridiagonalPlan plan;
+  while ((plan.leaf = (n + (int64_t{1} << plan.levels) - 1) >> plan.levels) > kLeaf) ++plan.levels;
+  uint32_t most = 4;
+  if (!profile.is_software()) {
+    plan.local = std::min<uint32_t>(profile.max_workgroup_invocations, n <= 256 ? 256 : 512);
+    plan.lanes = 32;
+    plan.deflate_local = std::min<uint32_t>(profile.max_workgroup_invocations, 256);
+    most = 128;
+  }
+  if (asked.count > 0) plan.local = asked.values[0] <= 64 ? 64 : asked.values[0] <= 256 ? 256 : 512;
+  if (asked.count > 1) plan.rows = static_cast<uint32_t>(std::max(asked.values[1], 1));
+  if (asked.count > 2) most = static_cast<uint32_t>(std::max(asked.values[2], 1));
+  plan.groups = narrow<uint32_t>(std::clamp<int64_t>(most / batches, 1, most));
+  // A column, and the poles of a merge, where they fit into shared memory; few sizes, so that pipelines are few.
+  const bool may_share = asked.count < 4 || asked.values[3] != 0;
+  plan.shared_bytes = may_share ? std::min<uint32_t>(profile.shared_bytes / 4 * 3, kTridiagonalBytes) : 0;
+  plan.elems = elems_of(n, static_cast<uint32_t>(dtype_size(dtype)), plan.shared_bytes);
+  // Each step reads up to 64 numbers of its rows; places of poles are counted; roots and vectors go through all.
+  const auto padded = static_cast<uint64_t>(plan.padded());
+  const uint64_t counted = ceil_div(padded, plan.deflate_local) * (padded + 1) + 3 * padded + plan.deflate_local;
+  const uint64_t stepped = ceil_div(rows, plan.local) * 70 + rows * ceil_div(rows, plan.lanes * plan.groups) + 512;
+  if (!may_walk(profile, std::max(counted, stepped))) return std::nullopt;
+  const uint64_t halvings = longest_walk(profile) / (padded + 1);
+  plan.halvings = static_cast<uint32_t>(std::clamp<uint64_t>(halvings, 2, tridiagonal_halvings(dtype) + 1) - 1);
+  return plan;
+}
+
+uint32_t tridiagonal_groups(const TridiagonalPlan& plan, int64_t rows) {
+  return static_cast<uint32_t>(std::clamp<int64_t>((rows + plan.rows - 1) / plan.rows, 1, plan.groups));
+}
+
+uint32_t deflate_elems(const TridiagonalPlan& plan, DType real, int64_t size) {
+  return elems_of(size, static_cast<uint32_t>(2 * dtype_size(real) + sizeof(uint32_t)), plan.shared_bytes);
+}
+
+std::string text_of(const TridiagonalPlan& plan) {
+  return "local " + std::to_string(plan.local) + " rows " + std::to_string(plan.rows) + " groups " +
+         std::to_string(plan.groups) + (plan.elems > 0 ? " shared " + std::to_string(plan.elems) : " in memory") +
+         ", " + std::to_string(plan.levels) + " merges of " + number(plan.leaf);
+}
+
 }  // namespace aule::ops

@@ -137,4 +137,27 @@ std::string text_of(const JacobiPlan& plan);
 
 JacobiSweepSpec spec_of(const JacobiPlan& plan);
 
+// Eigenvalues of Hermitian matrices by way of tridiagonal ones, for matrices of n rows.
+struct TridiagonalPlan {
+  // Of tridiagonal_step.comp: a workgroup has some of the rows that are left, `rows` at least.
+  uint32_t local = 64, lanes = 8, rows = 8, groups = 1;
+  uint32_t elems = 0;  // of shared memory; 0: a column is in memory
+  // Of tridiagonal_deflate.comp, and halvings in a launch of tridiagonal_roots.comp.
+  uint32_t deflate_local = 64, halvings = 1;
+  uint32_t shared_bytes = 0;  // for a column, or the poles of a merge
+  uint32_t levels = 0;        // merges of a row
+  int64_t leaf = 1;           // rows of a block that is not torn
+  int64_t padded() const { return leaf << levels; }
+};
+// Distances of roots are halved so often.
+uint32_t tridiagonal_halvings(DType dtype);
+// Nothing where rotations alone are faster.
+std::optional<TridiagonalPlan> tridiagonal_plan(const DeviceProfile& profile, DType dtype, int64_t n, int64_t batches,
+                                                const Overrides& overrides);
+// Workgroups of a matrix with `rows` rows left.
+uint32_t tridiagonal_groups(const TridiagonalPlan& plan, int64_t rows);
+// The poles of a merge in shared memory; 0: they are in memory.
+uint32_t deflate_elems(const TridiagonalPlan& plan, DType real, int64_t size);
+std::string text_of(const TridiagonalPlan& plan);
+
 }  // namespace aule::ops

@@ -194,6 +194,10 @@ void bind_families(py::module_& m) {
   m.def("cholesky_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t n) {
     return ops::text_of(ops::cholesky_plan(profile, dtype_named(dtype), n, {}));
   });
+  m.def("tridiagonal_plan", [](const DeviceProfile& profile, const std::string& dtype, int64_t n, int64_t batches) {
+    const auto plan = ops::tridiagonal_plan(profile, dtype_named(dtype), n, batches, {});
+    return plan ? ops::text_of(*plan) : std::string("rotations");
+  });
   m.def("triangle_plan",
         [](const DeviceProfile& profile, const std::string& dtype, int64_t n, int64_t columns, int64_t batches) {
           return ops::text_of(ops::triangle_plan(profile, dtype_named(dtype), n, columns, batches));

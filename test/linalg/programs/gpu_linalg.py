@@ -67,6 +67,23 @@ for panel, sizes in (((), (33, 65, 97, 128, 129, 300)), ((4, 2, 8), (129, 300)),
                 info = torch.linalg.cholesky_ex(indefinite.to("aule"), upper=upper).info
                 assert torch.equal(info.cpu(), torch.linalg.cholesky_ex(indefinite, upper=upper).info)
 
+# Eigenvalues by way of tridiagonal matrices: several workgroups of a matrix, one of each, columns in memory; merges
+# with all poles, and with those of equal values.
+for dtype in DTYPES if has_double else (torch.float32, torch.complex64):
+    for reduction, batch, n in (((), 1, 129), ((256, 8), 2, 40), ((512, 4, 64, 0), 1, 65)):
+        if n > 128 and dtype != torch.float32:
+            continue
+        with torch_aule.tune.override(tridiagonal=reduction or None):
+            a = torch.randn(batch, n, n, dtype=dtype)
+            repeated = torch.linalg.qr(a[0])[0]
+            repeated = repeated @ torch.diag(torch.arange(n) % 3 - 1.0).to(dtype) @ repeated.mH
+            for h in (a + a.mH, (repeated + repeated.mH).unsqueeze(0), torch.ones(1, n, n, dtype=dtype)):
+                values, vectors = (wide(t) for t in torch.linalg.eigh(h.to("aule")))
+                assert_small(wide(h) @ vectors - vectors * values.unsqueeze(-2), norm(wide(h)), n, eps(a))
+                assert_small(vectors.mH @ vectors - torch.eye(n), torch.ones(1), n, eps(a))
+                expected = torch.linalg.eigvalsh(wide(h))
+                assert (wide(torch.linalg.eigvalsh(h.to("aule"))) - expected).abs().max() <= n * eps(a) * norm(h).max()
+
 # c is the result itself: products that read it in place.
 for dtype, k in ((torch.float32, 20), (torch.float32, 300), (torch.float64, 20), (torch.complex64, 20)):
     if dtype == torch.float64 and not has_double:
