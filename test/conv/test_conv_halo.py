@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers import does_without
+from helpers import does_without, launches
 from matrix_units import ON_CPU, has_matrices, matrix_dtypes
 
 HALVES = pytest.param(  # float32 as scaled float16
@@ -176,3 +176,23 @@ def test_switches_of_float32(dtype, override):
     finally:
         torch.backends.fp32_precision = "none"
         torch.backends.cudnn.allow_tf32 = own
+
+
+@pytest.mark.parametrize("dtype", [*matrix_dtypes("usable"), HALVES])
+@pytest.mark.parametrize(("stride", "kernel", "halo"), [(1, 3, "always"), (2, 3, "never"), (2, 1, "never")], ids=str)
+def test_gradients_share_what_they_read(stride, kernel, halo, dtype, override, tf32):
+    """The gradient of the result is brought into order once for both, and they are what each is alone."""
+    override(halo_conv=halo, scaled_halves="always")
+    pad, places = kernel // 2, [(n + kernel // 2 * 2 - kernel) // stride + 1 for n in (9, 8)]
+    shapes = (2, 16, *places), (2, 24, 9, 8), (16, 24, kernel, kernel)
+    operands = [torch.randn(shape, dtype=dtype).to("aule") for shape in shapes]
+
+    def gradients(of_input, of_weight):
+        rest = None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, [of_input, of_weight, False]
+        return torch.ops.aten.convolution_backward(*operands, *rest)[:2]
+
+    both, alone = gradients(True, True), (gradients(True, False)[0], gradients(False, True)[1])
+    assert all(torch.equal(one, other) for one, other in zip(both, alone))
+    assert launches(lambda: gradients(True, True)) < sum(
+        launches(lambda masks=masks: gradients(*masks)) for masks in ((True, False), (False, True))
+    )

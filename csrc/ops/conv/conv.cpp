@@ -173,13 +173,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
                           : conv.call(ConvPass::input, {}, w, gy, x.sizes());
   }
   if (output_mask[1]) of_weight = conv.call(ConvPass::weight, image, {}, places, weight.sizes());
-  at::Tensor dense;  // gy, for both passes
+  SharedOperand shared{.tensor = gy};
   const auto run = [&](ConvCall& call) {
     const ConvPlan plan = plan_of(call);
+    call.shared = &shared;
     if (plan.reads_contiguous()) {
-      if (!dense.defined()) dense = gy.contiguous();
+      if (!shared.contiguous.defined()) shared.contiguous = gy.contiguous();
       at::Tensor& operand = transposed ? call.image : call.places;
-      operand = dense;
+      operand = shared.contiguous;
     }
     return launch_plan(call, plan).contiguous(conv.format);
   };

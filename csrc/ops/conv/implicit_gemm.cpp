@@ -79,9 +79,9 @@ Work work_of(const ImplicitGemmParams& p, DType dtype) { return {2.0 * p.m * p.n
 // Both operands of a product, as the plan has them.
 class Operands {
  public:
-  Operands(const GatheredPlan& plan, const at::Tensor& first, const at::Tensor& second)
-      : plan_(plan), first_(first), second_(second) {
-    if (plan.scaled) largest_ = largest_sizes(first_, second_);
+  Operands(const ConvCall& call, const GatheredPlan& plan, const at::Tensor& first, const at::Tensor& second)
+      : shared_(call.shared), plan_(plan), first_(first), second_(second) {
+    if (plan.scaled) largest_ = largest_sizes(first_, second_, shared_);
   }
   // Channels-last. `second`: or a part of it.
   at::Tensor first() const { return of_channels(first_, Operand::first); }
@@ -90,18 +90,19 @@ class Operands {
   // Likewise, pieces as further images.
   at::Tensor images(Operand which) const {
     const at::Tensor& t = which == Operand::first ? first_ : second_;
-    return plan_.products == 0 ? of_channels(t, which) : pieces_of_images(channels_last(t), plan_.products, which);
+    return plan_.products == 0 ? of_channels(t, which) : pieces_of_images(channels_last(t, shared_), plan_.products, which);
   }
   // Of both, if they are scaled.
   const at::Tensor& largest() const { return largest_; }
 
  private:
   at::Tensor of_channels(const at::Tensor& t, Operand which) const {
-    if (plan_.scaled) return scaled_halves(t, largest_[which == Operand::first ? 0 : 1]);
-    const at::Tensor last = channels_last(t);
+    if (plan_.scaled) return scaled_halves(t, largest_[which == Operand::first ? 0 : 1], shared_);
+    const at::Tensor last = channels_last(t, shared_);
     return plan_.products == 0 ? last : pieces_of_channels(last, plan_.products, which);
   }
 
+  SharedOperand* shared_;
   const GatheredPlan& plan_;
   at::Tensor first_, second_, largest_;
 };
@@ -155,7 +156,7 @@ at::Tensor positions(const ConvTaps& taps, const at::Tensor& x, const at::Tensor
 // Results are channels-last.
 at::Tensor gathered_forward(const ConvCall& call, const GatheredPlan& plan) {
   const ConvGeometry& g = call.problem.g;
-  const Operands operands(plan, call.image, call.weight);
+  const Operands operands(call, plan, call.image, call.weight);
   const at::Tensor out =
       positions(taps_of(g), operands.first(), operands.second(), call.bias, g.out_size, call.problem.out_channels,
                 call.problem.groups, call.image.scalar_type(), operands.largest());
@@ -171,7 +172,7 @@ at::Tensor gathered_backward_input(const ConvCall& call, const GatheredPlan& pla
   const at::Tensor turned = weight.reshape({groups, per_group, channels, g.kernel[0], g.kernel[1], g.kernel[2]})
                                 .transpose(1, 2)
                                 .reshape({groups * channels, per_group, g.kernel[0], g.kernel[1], g.kernel[2]});
-  const Operands operands(plan, grad, turned);
+  const Operands operands(call, plan, grad, turned);
   const at::Tensor image = operands.first();
   // Places of the input whose rests by the stride are equal see the same taps: each such class is a result of stride 1.
   const auto class_of = [&](int32_t rest, size_t d, ConvTaps& taps) {
@@ -219,7 +220,7 @@ at::Tensor gathered_backward_weight(const ConvCall& call, const GatheredPlan& ga
   const int64_t groups = call.problem.groups;
   const at::Tensor &x = call.image, &grad = call.places;
   const int64_t out_channels = grad.size(1);
-  const Operands operands(gathered, x, grad);
+  const Operands operands(call, gathered, x, grad);
   const at::Tensor image = operands.images(Operand::first), gy = operands.images(Operand::second);
   const ConvTaps taps = taps_of(g);
   ImplicitGemmParams p{};

@@ -68,6 +68,7 @@ ConvCall ConvCall::with(ConvProblem other, at::Tensor other_image, at::Tensor ot
           .result_sizes = result_sizes,
           .result_type = result_type,
           .format = format,
+          .shared = shared,
           .transposed = transposed};
 }
 

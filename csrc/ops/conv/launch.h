@@ -4,6 +4,7 @@
 
 #include "core/access.h"
 #include "ops/conv/route.h"
+#include "ops/conv/shared_operand.h"
 
 namespace aule::ops {
 
@@ -16,6 +17,7 @@ struct ConvCall {
   at::IntArrayRef result_sizes;
   at::ScalarType result_type;  // wider than the operands' where a sum is not to be rounded yet
   at::MemoryFormat format;     // that the result had best have
+  SharedOperand* shared = nullptr;  // an operand that other calls read as well; null: none
   bool transposed = false;     // complex numbers: which of a weight's operands is conjugated
 
   // An operand, which says dtype and device.

@@ -66,27 +66,41 @@ at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operan
   return pieces_of(last, products, operand, Along::images);
 }
 
-
-at::Tensor largest_sizes(at::Tensor& x, at::Tensor& y) {
-  for (at::Tensor* t : {&x, &y})
-    if (!t->is_non_overlapping_and_dense()) *t = t->contiguous();
+at::Tensor largest_sizes(at::Tensor& x, at::Tensor& y, SharedOperand* shared) {
   constexpr uint32_t kGroups = 512, kElements = 4096;  // workgroups of a tensor at most; elements of one at least
   const at::Tensor largest = at::zeros({2}, x.options());
   const auto groups = [](const at::Tensor& t) {
     return static_cast<uint32_t>(std::min<int64_t>(kGroups, ceil_div(t.numel(), int64_t{kElements})));
   };
+  // What is to be read for `t`: if another pass has found its largest size, that.
+  const auto source = [&](at::Tensor& t, int64_t which) {
+    const bool is_shared = shared != nullptr && shared->is(t);
+    if (is_shared && shared->largest.defined()) {
+      t = shared->dense;
+      return shared->largest;
+    }
+    if (!t.is_non_overlapping_and_dense()) t = t.contiguous();
+    if (is_shared) {
+      shared->dense = t;
+      shared->largest = largest.narrow(0, which, 1);
+    }
+    return t;
+  };
+  const at::Tensor of_x = source(x, 0), of_y = source(y, 1);
   HalfLargestParams p{};
   TensorArgs args;
-  p.x = args.read(x);
-  p.y = args.read(y);
+  p.x = args.read(of_x);
+  p.y = args.read(of_y);
   p.out_ = args.write(largest);
-  p.x_count = static_cast<uint64_t>(x.numel());
-  p.y_count = static_cast<uint64_t>(y.numel());
-  p.of_x = groups(x);
-  p.of_y = groups(y);
+  p.x_count = static_cast<uint64_t>(of_x.numel());
+  p.y_count = static_cast<uint64_t>(of_y.numel());
+  p.of_x = groups(of_x);
+  p.of_y = groups(of_y);
   launch(current(x), kernel::half_largest(), {}, p, args, linear_grid(uint64_t{p.of_x} + p.of_y));
   return largest;
 }
+
+namespace {
 
 at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest) {
   const auto scaled = [&](const at::Tensor& from, const at::Tensor& halves) {
@@ -109,6 +123,14 @@ at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest) {
   const at::Tensor halves = at::empty(sizes, last.options().dtype(at::kHalf));
   scaled(last, halves);
   return halves;
+}
+
+}  // namespace
+
+at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest, SharedOperand* shared) {
+  if (shared == nullptr || !shared->dense.is_same(t)) return scaled_halves(t, largest);
+  if (!shared->halves.defined()) shared->halves = scaled_halves(t, largest);
+  return shared->halves;
 }
 
 }  // namespace aule::ops

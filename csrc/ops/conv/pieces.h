@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/conv/shared_operand.h"
+
 namespace aule::ops {
 
 enum class Operand : uint8_t { first, second };  // their pieces have another order
@@ -14,9 +16,9 @@ at::Tensor pieces_of_channels(const at::Tensor& last, int products, Operand oper
 at::Tensor pieces_of_images(const at::Tensor& last, int products, Operand operand);
 
 // float32 operands of a product as float16 numbers, scaled by powers of two (shaders/matmul/half_scale.glsl).
-// {the largest size in `x`, in `y`}. Both become dense, by copies if they are not.
-at::Tensor largest_sizes(at::Tensor& x, at::Tensor& y);
+// {the largest size in `x`, in `y`}. Both become dense, by copies if they are not. `shared` may be null.
+at::Tensor largest_sizes(at::Tensor& x, at::Tensor& y, SharedOperand* shared);
 // Of [images, channels, ...], as channels_last() gives it. `largest`: one element.
-at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest);
+at::Tensor scaled_halves(const at::Tensor& t, const at::Tensor& largest, SharedOperand* shared);
 
 }  // namespace aule::ops

@@ -62,11 +62,11 @@ at::Tensor pointwise_forward(const ConvGeometry& g, const at::Tensor& x, const a
 }
 
 at::Tensor pointwise_backward_input(const ConvGeometry& g, const at::Tensor& weight, const at::Tensor& grad,
-                                    const at::Tensor& bias) {
+                                    const at::Tensor& bias, SharedOperand* shared) {
   const at::Tensor w = matrix_of(weight);
   if (lies_in_planes(g, grad)) return times_planes(w.t(), grad, bias);
   const int64_t images = grad.size(0), channels = w.size(1);
-  const at::Tensor out = times(rows_of(channels_last(grad), w.size(0)), w, bias)
+  const at::Tensor out = times(rows_of(channels_last(grad, shared), w.size(0)), w, bias)
                              .view({images, g.out_size[0], g.out_size[1], g.out_size[2], channels});
   if (g.stride == ConvGeometry::Extent{1, 1, 1}) return channels_first(out, grad.dim());
   const at::Tensor all = at::empty({images, g.size[0], g.size[1], g.size[2], channels}, grad.options());
@@ -75,7 +75,8 @@ at::Tensor pointwise_backward_input(const ConvGeometry& g, const at::Tensor& wei
   return channels_first(all, grad.dim());
 }
 
-at::Tensor pointwise_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad) {
+at::Tensor pointwise_backward_weight(const ConvGeometry& g, const at::Tensor& x, const at::Tensor& grad,
+                                     SharedOperand* shared) {
   const int64_t images = x.size(0), channels = x.size(1), out_channels = grad.size(1);
   at::Tensor out;
   // A product for each image is written and added in float32: in planes while that is less than the images themselves.
@@ -86,7 +87,8 @@ at::Tensor pointwise_backward_weight(const ConvGeometry& g, const at::Tensor& x,
     gemm("convolution_backward", planes_of(grad), planes_of(x).transpose(1, 2), {}, 0, 1, sums);
     out = (images == 1 ? sums[0] : at::sum(sums, at::IntArrayRef{0})).to(x.scalar_type());
   } else {
-    out = at::mm(rows_of(channels_last(grad), out_channels).t(), rows_of(at_strides(g, channels_last(x)), channels));
+    out = at::mm(rows_of(channels_last(grad, shared), out_channels).t(),
+                 rows_of(at_strides(g, channels_last(x)), channels));
   }
   std::vector<int64_t> sizes(static_cast<size_t>(x.dim()), 1);
   sizes[0] = out_channels;
@@ -100,10 +102,11 @@ at::Tensor launch_pointwise(const ConvCall& call) {
   const ConvGeometry& g = call.problem.g;
   switch (call.problem.pass) {
     case ConvPass::forward: return pointwise_forward(g, call.image, call.weight, call.bias);
-    case ConvPass::input: return pointwise_backward_input(g, call.weight.contiguous(), call.places, call.bias);
+    case ConvPass::input:
+      return pointwise_backward_input(g, call.weight.contiguous(), call.places, call.bias, call.shared);
     case ConvPass::weight: break;
   }
-  return pointwise_backward_weight(g, call.image, call.places);
+  return pointwise_backward_weight(g, call.image, call.places, call.shared);
 }
 
 }  // namespace aule::ops

@@ -98,11 +98,11 @@ at::Tensor launch_halo(const ConvCall& call, const HaloConvPlan& plan) {
   const at::Tensor& source = of_input ? call.places : call.image;
   at::Tensor x = source, w = call.weight, largest;
   if (plan.scaled) {
-    largest = largest_sizes(x, w);
-    x = scaled_halves(x, largest[0]);
-    if (!plan.direct) w = scaled_halves(w, largest[1]);
+    largest = largest_sizes(x, w, call.shared);
+    x = scaled_halves(x, largest[0], call.shared);
+    if (!plan.direct) w = scaled_halves(w, largest[1], nullptr);
   } else {
-    x = channels_last(x);
+    x = channels_last(x, call.shared);
     if (!plan.direct) w = channels_last(w);
   }
   if (plan.direct) w = packed_weight(w, of_input, plan, largest);
@@ -149,12 +149,12 @@ at::Tensor launch_halo_weight(const ConvCall& call, const HaloWeightPlan& plan) 
   const ConvGeometry& g = problem.g;
   at::Tensor x = call.image, dy = call.places, largest;
   if (plan.scaled) {
-    largest = largest_sizes(x, dy);
-    x = scaled_halves(x, largest[0]);
-    dy = scaled_halves(dy, largest[1]);
+    largest = largest_sizes(x, dy, call.shared);
+    x = scaled_halves(x, largest[0], call.shared);
+    dy = scaled_halves(dy, largest[1], call.shared);
   } else {
-    x = channels_last(x);
-    dy = channels_last(dy);
+    x = channels_last(x, call.shared);
+    dy = channels_last(dy, call.shared);
   }
   const FlatPositions flat = flat_positions(halo_problem(problem), plan.strips);
   HaloConvWeightParams p{};
