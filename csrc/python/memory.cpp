@@ -41,6 +41,19 @@ void bind_memory(py::module_& m) {
     return runtime::pinned_bytes(bytes, c10::Device(c10::DeviceType::PrivateUse1, index_of(device)));
   });
   m.def("mem_get_info", [](int device) { return runtime::memory_info(index_of(device)); });
+  m.def("memory_layout", [](int device) {
+    const auto layout = runtime::memory_layout(index_of(device));
+    py::list heaps, types;
+    for (const auto& h : layout.heaps) heaps.append(py::make_tuple(h.bytes, h.device_local, h.taken_bytes));
+    for (const auto& t : layout.types) types.append(py::make_tuple(t.heap, t.flags));
+    py::dict d;
+    d["heaps"] = heaps;                     // (bytes, whether local to the device, bytes that this process took)
+    d["types"] = types;                     // (heap, VkMemoryPropertyFlags)
+    d["mapped_type"] = layout.mapped_type;  // of small blocks that the host sees, where memory is not unified; or -1
+    d["mapped_limit_bytes"] = layout.mapped_limit_bytes;
+    d["mapped_bytes"] = layout.mapped_bytes;
+    return d;
+  });
 }
 
 }  // namespace aule::python

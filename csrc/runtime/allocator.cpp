@@ -109,6 +109,8 @@ std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device) {
   return {budget.free_bytes, budget.total_bytes};
 }
 
+vulkan::MemoryLayout memory_layout(c10::DeviceIndex device) { return vulkan::Device::get(device).memory().layout(); }
+
 std::map<std::string, int64_t> memory_stats(c10::DeviceIndex device) {
   const DeviceStats stats = cache(device).stats();
   std::map<std::string, int64_t> out;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/memory_history.h"
+#include "vulkan/memory.h"
 
 namespace aule::runtime {
 
@@ -38,6 +39,7 @@ void empty_cache(c10::DeviceIndex device);
 void set_memory_fraction(double fraction, c10::DeviceIndex device);  // of the device's total memory; (0, 1]
 double memory_fraction(c10::DeviceIndex device);
 std::pair<uint64_t, uint64_t> memory_info(c10::DeviceIndex device);  // free, total bytes by the driver's budget
+vulkan::MemoryLayout memory_layout(c10::DeviceIndex device);
 // The bytes that the streams' tensors may hold together; an allocation beyond raises an error that names the quota's
 // owner.
 void set_stream_quota(c10::DeviceIndex device, const std::vector<c10::StreamId>& streams, uint64_t bytes,

@@ -435,7 +435,7 @@ Block* DeviceCache::new_segment(Pool& pool, uint64_t bytes, c10::StreamId stream
       why = "the memory fraction of " + std::to_string(fraction_) + " allows " + mib(limit);
     } else {
       try {
-        return adopt(memory.allocate(vulkan::MemoryKind::device, size), pool, stream, stack);
+        return adopt(memory.allocate(vulkan::MemoryKind::device, size, /*mapped=*/pool.small), pool, stream, stack);
       } catch (const vulkan::OutOfMemory& error) {
         why = error.what();
       }

@@ -133,8 +133,10 @@ void end_batch(DeviceImpl& d, Batch& b) {
       b.writes_host = true;
     }
   }
-  if (b.writes_host || d.profile.unified_memory) {
-    // A wait for the timeline does not make device writes visible to the host. This barrier does.
+  if (b.writes_host || d.maps_blocks) {
+    // A wait for the timeline does not make device writes visible to the host. This barrier does. It is in every batch
+    // where blocks are mapped, because what the host will read, and behind which stream's batches, is not known yet.
+    // The end of a batch waits for its commands anyway, so the barrier adds a flush of what they wrote to memory.
     VkMemoryBarrier2 barrier{VK_STRUCTURE_TYPE_MEMORY_BARRIER_2};
     barrier.srcStageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
     barrier.srcAccessMask = VK_ACCESS_2_TRANSFER_WRITE_BIT;

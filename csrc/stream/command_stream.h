@@ -70,11 +70,12 @@ class CommandStream {
   // Both are device addresses (of device or host-visible segments). Recorded and ordered like a dispatch.
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
   void fill(uint64_t dst, uint64_t bytes, uint32_t word);
-  // Copies `host` before it returns: into the mapped allocation if memory is unified and the range is not in use, else
-  // into staging memory, from where a transfer is recorded. Work submitted later by any stream of the device runs
-  // after it.
+  // Copies `host` before it returns: into the mapped allocation, if there is one and the stream is idle, else into
+  // staging memory, from where a transfer is recorded. Work submitted later by any stream of the device runs after it.
   void upload(uint64_t dst, const void* host, uint64_t bytes);
-  // Waits for everything recorded before, then reads.
+  // Waits for everything recorded before, and for earlier uploads of other streams, then reads: from the mapped
+  // allocation if there is one (of a GPU with memory of its own: if a few bytes are asked for), else from staging
+  // memory, into which the device copies.
   void download(void* host, uint64_t src, uint64_t bytes);
 
   uint64_t flush();                 // submit what is recorded; returns the value it will signal

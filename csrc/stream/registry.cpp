@@ -109,6 +109,23 @@ void StreamImpl::add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits) {
   }
 }
 
+bool StreamImpl::other_uploads_done(bool wait) {
+  DeviceStreams& all = streams_of(d->index);
+  const uint64_t uploads = all.uploads.load();
+  if (uploads_done.load(std::memory_order_acquire) >= uploads) return true;
+  for (auto& slot : all.streams) {
+    const CommandStream* stream = slot.load(std::memory_order_acquire);
+    if (stream == nullptr || stream->impl_.get() == this) continue;
+    StreamImpl& other = *stream->impl_;
+    const uint64_t value = other.uploaded.load(std::memory_order_acquire);
+    if (value <= other.completed.load(std::memory_order_acquire) || other.poll() >= value) continue;
+    if (!wait) return false;
+    other.wait_until(value);
+  }
+  uploads_done.store(uploads, std::memory_order_release);
+  return true;
+}
+
 int64_t CommandStream::next_pool_id(int device, int priority) {
   DeviceStreams& all = streams_of(device);
   if (priority < 0) return 1 + kNormalStreams + all.next_high.fetch_add(1) % (kPoolStreams - kNormalStreams);

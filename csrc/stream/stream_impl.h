@@ -168,8 +168,9 @@ struct StreamImpl {
   uint64_t traced_ticks = 0;  // the last timestamp that a trace has collected
 
   // Uploads through staging memory. Later submissions of other streams wait for them.
-  std::atomic<uint64_t> uploaded{0};  // value of the last one submitted
-  uint64_t uploads_awaited = 0;       // count of the device's uploads when this stream last looked
+  std::atomic<uint64_t> uploaded{0};      // value of the last one submitted
+  uint64_t uploads_awaited = 0;           // count of the device's uploads when this stream last looked
+  std::atomic<uint64_t> uploads_done{0};  // so many of the device's uploads have run, or are this stream's own
 
   // The error record's address was asked for, so the next dispatch may write memory that the host reads.
   std::atomic<bool> error_record_used{false};
@@ -208,6 +209,7 @@ struct StreamImpl {
   uint64_t submit(Batch& b);  // of a batch that was ended; returns its timeline value
   void upload_recorded();     // submits the upload if the device has other streams, which may need it
   void add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits);
+  bool direct(const Segment& segment, uint64_t bytes, bool write) const;  // whether the host may move them by itself
   void reclaim();
   uint64_t pending() const { return submitted + (current ? 1 : 0); }
   bool is_idle();
@@ -218,6 +220,8 @@ struct StreamImpl {
   void sleep_until(uint64_t value);  // value must be submitted
   // The same, interrupted by signals (stream/interrupts.h): the caller holds no lock.
   void wait_until(uint64_t value);
+  // Whether every upload of other streams has run. Waits for those that have not if `wait` says so, as wait_until does.
+  bool other_uploads_done(bool wait);
   // For a value of behind(), where no lock is held. A signal only ends the wait: what was recorded stays whole, and the
   // signal is handled when the operator has returned.
   void let_device_catch_up(uint64_t value);

@@ -38,6 +38,7 @@ struct DeviceImpl {
   bool sparse_queue = false;
   VkPhysicalDeviceMemoryProperties memory_properties{};
   std::unique_ptr<MemoryPool> memory;
+  bool maps_blocks = false;  // the host sees memory of tensors: all of it (unified memory), or that of small ones
   std::unique_ptr<LoopGuard> loop_guard;  // null if the driver ends no loops
   std::unique_ptr<PipelineStore> pipelines;
   Segment* error_record = nullptr;  // host-visible, see shaders/common/errors.glsl; 256 bytes, loop_guard.h has its own

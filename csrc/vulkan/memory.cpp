@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/environment.h"
 #include "core/integer.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
@@ -34,6 +35,7 @@ struct SegmentState : Segment {
   VkBuffer vk_buffer = VK_NULL_HANDLE;
   std::vector<VkDeviceMemory> memories;  // several if the buffer is bound sparsely
   uint32_t heap = 0;
+  uint64_t mapped_bytes = 0;  // counted in MemoryPoolImpl::mapped_bytes
 };
 
 }  // namespace
@@ -49,8 +51,81 @@ struct MemoryPoolImpl {
   std::map<uint64_t, SegmentState*> by_address;          // begin -> segment
   std::map<const char*, SegmentState*> by_host_pointer;  // host segments
   std::atomic<uint64_t> own_bytes[VK_MAX_MEMORY_HEAPS] = {};
+  // Of mapped device segments where memory is not unified.
+  int mapped_type = -1;
+  uint64_t mapped_limit = 0;
+  std::atomic<uint64_t> mapped_bytes{0};
 
-  explicit MemoryPoolImpl(DeviceImpl& d) : device(d) {}
+  explicit MemoryPoolImpl(DeviceImpl& d) : device(d) {
+    if (!device.profile.unified_memory) choose_mapped_type();
+    device.maps_blocks = device.profile.unified_memory || mapped_type >= 0;
+  }
+
+  // A device whose whole memory the host sees (resizable BAR) maps as much as it is asked for. Others offer a window,
+  // often of 256 MiB, which parameters of kernels and other programs need too: half of it at most.
+  void choose_mapped_type() {
+    constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
+                                              VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+                                              VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    constexpr VkMemoryPropertyFlags kOther =
+        VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
+        VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD | VK_MEMORY_PROPERTY_DEVICE_UNCACHED_BIT_AMD;  // slow for kernels
+    const auto& p = device.memory_properties;
+    const auto heap_of = [&](uint32_t type) { return p.memoryHeaps[p.memoryTypes[type].heapIndex].size; };
+    uint64_t main = 0;
+    for (uint32_t i = 0; i < p.memoryTypeCount; ++i) {
+      const VkMemoryPropertyFlags flags = p.memoryTypes[i].propertyFlags;
+      if ((flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0) main = std::max(main, heap_of(i));
+      if ((flags & kMapped) != kMapped || (flags & kOther) != 0) continue;
+      if (mapped_type < 0 || heap_of(i) > heap_of(static_cast<uint32_t>(mapped_type)))
+        mapped_type = static_cast<int>(i);
+    }
+    if (mapped_type < 0) return;
+    const uint64_t heap = heap_of(static_cast<uint32_t>(mapped_type));
+    mapped_limit = heap >= main ? heap : heap / 2;
+    if (const double mib = environment().mapped_mib; mib >= 0)
+      mapped_limit = std::min(mapped_limit, static_cast<uint64_t>(std::min(mib, 1e9) * (1 << 20)));
+    if (mapped_limit == 0) mapped_type = -1;
+  }
+
+  // Memory of the mapped type for a device segment; false where it cannot be had.
+  bool allocate_mapped(SegmentState& s, uint64_t bytes, const VkMemoryRequirements& need) {
+    const auto type = static_cast<uint32_t>(mapped_type);
+    if (mapped_type < 0 || (need.memoryTypeBits & (1u << type)) == 0 || fail_now(bytes)) return false;
+    const uint32_t heap = device.memory_properties.memoryTypes[type].heapIndex;
+    if (!fits_heap(heap, bytes)) return false;
+    uint64_t taken = mapped_bytes.load();
+    do {
+      if (need.size > mapped_limit || taken > mapped_limit - need.size) return false;
+    } while (!mapped_bytes.compare_exchange_weak(taken, taken + need.size));
+    s.mapped_bytes = need.size;
+    try {
+      s.memories.push_back(allocate_memory(need.size, type));
+    } catch (const OutOfMemory&) {
+      give_back_mapped(s);
+      return false;
+    }
+    if (device.vk.vkMapMemory(device.handle, s.memories.front(), 0, VK_WHOLE_SIZE, 0, &s.mapped) != VK_SUCCESS) {
+      device.vk.vkFreeMemory(device.handle, s.memories.front(), nullptr);
+      s.memories.clear();
+      s.mapped = nullptr;
+      give_back_mapped(s);
+      return false;
+    }
+    s.heap = heap;
+    return true;
+  }
+
+  void give_back_mapped(SegmentState& s) {
+    mapped_bytes -= s.mapped_bytes;
+    s.mapped_bytes = 0;
+  }
+
+  // Without VK_EXT_memory_budget the heap's size is the only known limit, and not every driver enforces it.
+  bool fits_heap(uint32_t heap, uint64_t bytes) const {
+    const uint64_t total = device.memory_properties.memoryHeaps[heap].size;
+    return device.profile.memory_budget || (bytes <= total && own_bytes[heap] <= total - bytes);
+  }
 
   uint32_t memory_type(uint32_t allowed, MemoryKind kind) const {
     constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
@@ -120,10 +195,11 @@ struct MemoryPoolImpl {
   void destroy(SegmentState* s) {
     if (s->vk_buffer != VK_NULL_HANDLE) device.vk.vkDestroyBuffer(device.handle, s->vk_buffer, nullptr);
     for (VkDeviceMemory memory : s->memories) device.vk.vkFreeMemory(device.handle, memory, nullptr);  // unmaps too
+    give_back_mapped(*s);
     delete s;
   }
 
-  SegmentState* create(MemoryKind kind, uint64_t bytes) {
+  SegmentState* create(MemoryKind kind, uint64_t bytes, bool mapped) {
     const Caps& caps = device.profile;
     const bool sparse = bytes > caps.max_allocation_bytes;
     if (caps.max_buffer_bytes != 0 && bytes > caps.max_buffer_bytes)
@@ -136,15 +212,17 @@ struct MemoryPoolImpl {
           std::to_string(caps.max_allocation_bytes) + " bytes), and the device has no sparse binding to join several");
     auto* s = new SegmentState;
     try {
-      if (fail_now(bytes)) throw OutOfMemory("allocation failure injected by a test");
       const VkMemoryRequirements need = make_buffer(
           *s, bytes, sparse ? VK_BUFFER_CREATE_SPARSE_BINDING_BIT | VK_BUFFER_CREATE_SPARSE_RESIDENCY_BIT : 0);
+      if (mapped && kind == MemoryKind::device && !sparse && allocate_mapped(*s, bytes, need)) {
+        bind(*s);
+        complete(*s, kind, bytes);
+        return s;
+      }
+      if (fail_now(bytes)) throw OutOfMemory("allocation failure injected by a test");
       const uint32_t type = memory_type(need.memoryTypeBits, kind);
       s->heap = device.memory_properties.memoryTypes[type].heapIndex;
-      // Without VK_EXT_memory_budget the heap's size is the only known limit, and not every driver enforces it.
-      const uint64_t total = device.memory_properties.memoryHeaps[s->heap].size;
-      if (!caps.memory_budget && (bytes > total || own_bytes[s->heap] > total - bytes))
-        throw OutOfMemory("past the heap's size");
+      if (!fits_heap(s->heap, bytes)) throw OutOfMemory("past the heap's size");
       if (sparse) {
         bind_sparse(*s, need, type);
       } else {
@@ -265,12 +343,12 @@ struct MemoryPoolImpl {
 MemoryPool::MemoryPool(DeviceImpl& device) : impl_(std::make_unique<MemoryPoolImpl>(device)) {}
 MemoryPool::~MemoryPool() = default;
 
-Segment* MemoryPool::allocate(MemoryKind kind, uint64_t bytes) {
+Segment* MemoryPool::allocate(MemoryKind kind, uint64_t bytes, bool mapped) {
   impl_->device.check_alive();
   bytes = round_up(std::max<uint64_t>(bytes, 1), 256);
   SegmentState* s = nullptr;
   try {
-    s = impl_->create(kind, bytes);
+    s = impl_->create(kind, bytes, mapped);
   } catch (const OutOfMemory& error) {
     const MemoryBudget b = budget();
     throw OutOfMemory("aule:" + std::to_string(impl_->device.index) + ": cannot allocate " + mebibytes(bytes) + ": " +
@@ -337,6 +415,21 @@ MemoryBudget MemoryPool::budget() const {
   if (!d.profile.memory_budget) return {total - std::min(total, own), total};
   const uint64_t used = budget.heapUsage[heap], allowed = std::min(budget.heapBudget[heap], total);
   return {allowed - std::min(allowed, used), total};
+}
+
+MemoryLayout MemoryPool::layout() const {
+  const VkPhysicalDeviceMemoryProperties& p = impl_->device.memory_properties;
+  MemoryLayout layout;
+  for (uint32_t i = 0; i < p.memoryHeapCount; ++i) {
+    const bool local = (p.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0;
+    layout.heaps.push_back({p.memoryHeaps[i].size, local, impl_->own_bytes[i].load()});
+  }
+  for (uint32_t i = 0; i < p.memoryTypeCount; ++i)
+    layout.types.push_back({p.memoryTypes[i].heapIndex, p.memoryTypes[i].propertyFlags});
+  layout.mapped_type = impl_->mapped_type;
+  layout.mapped_limit_bytes = impl_->mapped_limit;
+  layout.mapped_bytes = impl_->mapped_bytes.load();
+  return layout;
 }
 
 }  // namespace aule::vulkan
