@@ -25,6 +25,7 @@ struct Caps {
   uint32_t max_workgroup_invocations = 0, max_workgroup_size[3] = {0, 0, 0};
   uint32_t max_group_count[3] = {0, 0, 0};
   uint64_t max_allocation_bytes = 0, max_buffer_bytes = 0, device_heap_bytes = 0;
+  uint64_t mapped_heap_bytes = 0;  // of the device's own memory that the host sees; 0: none
   float timestamp_period_ns = 0;  // 0: no timestamps
   // Some software drivers end a shader's loops without a word once one invocation has gone round them some number of
   // times, all its loops together (65535 on lavapipe of Mesa 22.3). 0: no such limit. Asked when the device is created;

@@ -56,7 +56,6 @@ enum class ScaledHalves : uint8_t { by_cost, always, never };
   X(bool,   labels,               false,        "TORCH_AULE_LABELS")              \
   X(bool,   pipeline_statistics,  false,        "TORCH_AULE_PIPELINE_STATISTICS") \
   X(double, shm_slot_kib,         8192,         "TORCH_AULE_SHM_SLOT_KIB")        \
-  X(double, mapped_mib,           -1,           "TORCH_AULE_MAPPED_MIB")          \
   X(double, inject_device_lost,   0,            "TORCH_AULE_INJECT_DEVICE_LOST")  \
   X(Text,   kernel_log,           std::nullopt, "TORCH_AULE_KERNEL_LOG")          \
   X(Text,   disable,              std::nullopt, "TORCH_AULE_DISABLE")             \
@@ -67,6 +66,7 @@ enum class ScaledHalves : uint8_t { by_cost, always, never };
 #define AULE_SWITCHES(X) \
   X(cpu_kernels)         \
   X(loop_guard)          \
+  X(mapped_memory)       \
   X(pipeline_cache)      \
   X(shm)                 \
   X(timestamps)          \

@@ -39,6 +39,7 @@ constexpr Limit kLimits[] = {
     AULE_ONE(max_allocation_bytes, 32 * kMiB),
     AULE_ONE(max_buffer_bytes, 32 * kMiB),
     AULE_ONE(device_heap_bytes, 64 * kMiB),
+    AULE_ONE(mapped_heap_bytes, 4 * kMiB),  // half of it for segments of small blocks, which have 2 MiB
     AULE_ONE(min_subgroup_size, 1),
     AULE_ONE(max_subgroup_size, 1),
 };

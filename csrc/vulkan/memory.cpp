@@ -57,7 +57,7 @@ struct MemoryPoolImpl {
   std::atomic<uint64_t> mapped_bytes{0};
 
   explicit MemoryPoolImpl(DeviceImpl& d) : device(d) {
-    if (!device.profile.unified_memory) choose_mapped_type();
+    if (!device.profile.unified_memory && !environment().disabled.mapped_memory) choose_mapped_type();
     device.maps_blocks = device.profile.unified_memory || mapped_type >= 0;
   }
 
@@ -81,11 +81,9 @@ struct MemoryPoolImpl {
         mapped_type = static_cast<int>(i);
     }
     if (mapped_type < 0) return;
-    const uint64_t heap = heap_of(static_cast<uint32_t>(mapped_type));
+    const uint64_t heap = std::min<uint64_t>(heap_of(static_cast<uint32_t>(mapped_type)),
+                                             device.profile.mapped_heap_bytes);  // which TORCH_AULE_LIMITS lowers
     mapped_limit = heap >= main ? heap : heap / 2;
-    if (const double mib = environment().mapped_mib; mib >= 0)
-      mapped_limit = std::min(mapped_limit, static_cast<uint64_t>(std::min(mib, 1e9) * (1 << 20)));
-    if (mapped_limit == 0) mapped_type = -1;
   }
 
   // Memory of the mapped type for a device segment; false where it cannot be had.

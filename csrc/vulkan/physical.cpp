@@ -73,7 +73,11 @@ bool read_memory(const Functions& vk, PhysicalDevice& d) {
   constexpr VkMemoryPropertyFlags kMapped =
       VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   bool mapped = false;
-  for (uint32_t i = 0; i < p.memoryTypeCount; ++i) mapped |= (p.memoryTypes[i].propertyFlags & kMapped) == kMapped;
+  for (uint32_t i = 0; i < p.memoryTypeCount; ++i) {
+    if ((p.memoryTypes[i].propertyFlags & kMapped) != kMapped) continue;
+    mapped = true;
+    d.profile.mapped_heap_bytes = std::max(d.profile.mapped_heap_bytes, p.memoryHeaps[p.memoryTypes[i].heapIndex].size);
+  }
   return mapped;
 }
 

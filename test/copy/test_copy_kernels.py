@@ -137,6 +137,6 @@ def test_a_tensor_of_a_third_device_has_no_address_of_the_host(device):
 
 
 @pytest.mark.parametrize("off", [[], ["cpu_kernels"]], ids=["sleeps", "polls"])
-@pytest.mark.parametrize("mapped", ["", "0"], ids=["mapped", "unmapped"])
+@pytest.mark.parametrize("mapped", [[], ["mapped_memory"]], ids=["mapped", "unmapped"])
 def test_values_through_staging(off, mapped):
-    check_program("staged_values", TORCH_AULE_MAPPED_MIB=mapped, **without("unified_memory", *off))
+    check_program("staged_values", **without("unified_memory", *off, *mapped))

@@ -18,6 +18,7 @@ OWN = {
     "max_allocation_bytes": 4 * GIB,
     "max_buffer_bytes": 1024 * GIB,
     "device_heap_bytes": 80 * GIB,
+    "mapped_heap_bytes": 80 * GIB,
     "min_subgroup_size": 16,
     "max_subgroup_size": 32,
 }
@@ -30,6 +31,7 @@ LEAST = {
     "max_allocation_bytes": 32 * MIB,
     "max_buffer_bytes": 32 * MIB,
     "device_heap_bytes": 64 * MIB,
+    "mapped_heap_bytes": 4 * MIB,
     "min_subgroup_size": 1,
     "max_subgroup_size": 32,
 }

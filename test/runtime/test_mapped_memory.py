@@ -9,13 +9,13 @@ import json
 import pytest
 import torch
 
-from helpers import check_program, without
+from helpers import check_program, limited, without
 
 MODES = {
     "unified": {},
     "mapped": without("unified_memory"),
-    "window": without("unified_memory") | {"TORCH_AULE_MAPPED_MIB": "4"},
-    "unmapped": without("unified_memory") | {"TORCH_AULE_MAPPED_MIB": "0"},
+    "window": without("unified_memory") | limited("mapped_heap_bytes=8MiB"),
+    "unmapped": without("unified_memory", "mapped_memory"),
 }
 pytestmark = pytest.mark.skipif(
     not torch.aule.get_device_properties().unified_memory, reason="the modes begin with unified memory"

@@ -1,6 +1,6 @@
 """Values that the host reads where memory is not unified: one at a time beside kernels, and many, from several threads.
 
-They come through staging memory, but for small ones that the host reads in place (TORCH_AULE_MAPPED_MIB).
+They come through staging memory, but for small ones that the host reads in place (`mapped_memory`).
 """
 
 import threading
