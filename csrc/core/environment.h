@@ -64,6 +64,7 @@ enum class ScaledHalves : uint8_t { by_cost, always, never };
 
 // Names that TORCH_AULE_DISABLE takes beside the capabilities.
 #define AULE_SWITCHES(X) \
+  X(compile_threads)     \
   X(cpu_kernels)         \
   X(loop_guard)          \
   X(mapped_memory)       \

@@ -26,7 +26,7 @@ class FixedKernel {
   uint64_t shared_bytes() const;
   void launch(stream::CommandStream& stream, const void* params, size_t params_bytes, const Args& args,
               Grid grid) const;
-  // Creates the pipeline of the stream's device, which the first launch would do else.
+  // Starts to compile the pipeline of the stream's device, which the first launch would do else.
   void prepare(stream::CommandStream& stream) const { pipeline(stream); }
 
  private:

@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "core/caps.h"
 #include "core/environment.h"
@@ -62,8 +60,6 @@ struct Table {
 
 struct DeviceTable {
   std::mutex mutex;
-  std::unordered_set<uint64_t> in_work;  // hashes of SPIR-V and constants that the driver is compiling
-  std::condition_variable done;          // when one of them is no more
   std::atomic<const Table*> table{new Table(256)};
   size_t used = 0;
   std::unordered_multimap<uint64_t, const Entry*> by_content;  // hash of SPIR-V and constants
@@ -125,27 +121,6 @@ PipelinePtr of_same_content(const DeviceTable& tables, uint64_t content, KernelI
   return nullptr;
 }
 
-// Without the lock while it lives: the driver compiles, others launch or compile other kernels, and who wants the same
-// one waits.
-class InWork {
- public:
-  InWork(DeviceTable& tables, std::unique_lock<std::mutex>& lock, uint64_t content)
-      : tables_(tables), lock_(lock), content_(content) {
-    tables_.in_work.insert(content_);
-    lock_.unlock();
-  }
-  ~InWork() {
-    lock_.lock();
-    tables_.in_work.erase(content_);
-    tables_.done.notify_all();
-  }
-
- private:
-  DeviceTable& tables_;
-  std::unique_lock<std::mutex>& lock_;
-  const uint64_t content_;
-};
-
 // For the tests, which must dispatch every kernel (test/support/kernel_coverage.py). Lines of several processes do not
 // mix, because each is one write at the end of the file.
 void log_kernel(const char* name) {
@@ -153,6 +128,7 @@ void log_kernel(const char* name) {
     std::ofstream(*file, std::ios::app) << std::string(name) + "\n";
 }
 
+// A row for the kernel, whose pipeline nobody compiles yet.
 const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint64_t hash, KernelId id,
                                SpecWords spec) {
   const KernelSource& r = source(id);
@@ -176,16 +152,15 @@ const vulkan::Pipeline& create(DeviceTable& tables, vulkan::Device& device, uint
                         device.profile().name + " has " + std::to_string(invocations));
   }
   const uint64_t content = hash_of(content_hash(id), spec);
-  std::unique_lock lock(tables.mutex);
-  tables.done.wait(lock, [&] { return !tables.in_work.contains(content); });
+  std::lock_guard lock(tables.mutex);
   const Entry* there = is_builtin(id) ? find(*tables.table.load(std::memory_order_acquire), hash, id, spec)
                                       : find_added(tables, hash, id, spec);
   if (there != nullptr) return *there->pipeline;
   PipelinePtr pipeline = of_same_content(tables, content, id, spec);
   if (pipeline == nullptr) {
-    const InWork others_wait(tables, lock, content);
-    pipeline = device.impl().pipelines->create(
-        {r.name, r.spirv, r.spirv_bytes, r.params_ring, r.params_bytes, spec.data(), spec.size(), !is_builtin(id)});
+    const bool temporary = !is_builtin(id);
+    pipeline = device.impl().pipelines->create({r.name, r.spirv, r.spirv_bytes, temporary ? find_source(id) : nullptr,
+                                                r.params_ring, r.params_bytes, spec.data(), spec.size(), temporary});
   }
   auto made = std::make_unique<const Entry>(Entry{Key(hash, id, spec), content, pipeline});
   const Entry* entry = made.get();
@@ -221,10 +196,18 @@ const vulkan::Pipeline& pipeline_for(vulkan::Device& device, KernelId id, SpecWo
       std::lock_guard lock(tables.mutex);
       if (const Entry* e = find_added(tables, hash, id, spec)) return *e->pipeline;
     }
-    return create(tables, device, hash, id, spec);
+  } else if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, id, spec)) {
+    return *e->pipeline;
   }
-  if (const Entry* e = find(*tables.table.load(std::memory_order_acquire), hash, id, spec)) return *e->pipeline;
-  return create(tables, device, hash, id, spec);
+  const vulkan::Pipeline& made = create(tables, device, hash, id, spec);
+  made.start();
+  return made;
+}
+
+void compile_pipeline(vulkan::Device& device, KernelId id, SpecWords spec) {
+  const vulkan::Pipeline& pipeline = pipeline_for(device, id, spec);
+  pipeline.start();
+  pipeline.wait();
 }
 
 void drop_pipelines(KernelId id) {
@@ -260,7 +243,15 @@ uint64_t shared_bytes(KernelId id, SpecWords spec) {
   return answer.bytes;
 }
 
-void save_pipelines(int device) { vulkan::Device::get(device).impl().pipelines->save(); }
+void save_pipelines(int device) {
+  vulkan::finish_compilations();
+  vulkan::Device::get(device).impl().pipelines->save();
+}
+
+CompileTimes compile_times(int device) {
+  const vulkan::CompileTimes times = vulkan::Device::get(device).impl().pipelines->times();
+  return {times.pipelines, times.driver_seconds};
+}
 
 std::vector<std::string> active_pipelines(int device) { return vulkan::Device::get(device).impl().pipelines->labels(); }
 

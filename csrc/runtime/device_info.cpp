@@ -11,6 +11,7 @@
 #include "vulkan/check.h"
 #include "vulkan/device.h"
 #include "vulkan/instance.h"
+#include "vulkan/pipeline.h"
 #include "vulkan/pipeline_statistics.h"
 #include "vulkan/spirv_loop_guard.h"
 
@@ -62,13 +63,19 @@ std::vector<std::string> active_pipelines(int device) {
 void save_pipelines(int device) {
   if (vulkan::device_created(device)) kernels::save_pipelines(device);
 }
+std::pair<uint64_t, double> compile_times(int device) {
+  if (!vulkan::device_created(device)) return {};
+  const auto [pipelines, driver_seconds] = kernels::compile_times(device);
+  return {pipelines, driver_seconds};
+}
 void compile_kernel(int device, const std::string& name, const std::vector<uint32_t>& constants) {
-  kernels::pipeline_for(vulkan::Device::get(device), kernel_named(name), constants);
+  kernels::compile_pipeline(vulkan::Device::get(device), kernel_named(name), constants);
 }
 uint64_t shared_bytes(const std::string& name, const std::vector<uint32_t>& constants) {
   return kernels::shared_bytes(kernel_named(name), constants);
 }
 std::vector<std::pair<std::string, std::vector<std::pair<std::string, uint64_t>>>> keep_pipeline_statistics(bool keep) {
+  vulkan::finish_compilations();  // those that were launched belong to it
   return vulkan::keep_pipeline_statistics(keep);
 }
 std::vector<std::tuple<std::string, uint32_t, std::string>> loop_guard_of_kernels() {

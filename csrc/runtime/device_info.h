@@ -27,6 +27,8 @@ struct KernelInfo {
 std::vector<KernelInfo> registered_kernels(int device);
 std::vector<std::string> active_pipelines(int device);
 void save_pipelines(int device);  // to the cache on disk, where something new was compiled
+// Pipelines compiled so far, and the driver's seconds for them: the sum over all threads.
+std::pair<uint64_t, double> compile_times(int device);
 // Builds a variant's pipeline without running it: its constants by position, those that are left out as in the shader.
 // Bytes of shared memory of a kernel variant with these specialization constants; the others have their defaults.
 uint64_t shared_bytes(const std::string& name, const std::vector<uint32_t>& constants);

@@ -171,6 +171,7 @@ void recycle_batch(DeviceImpl& d, Batch& b) {
   b.params.recycle(d);
   b.staging.recycle(d);
   b.ticks = nullptr;
+  b.least_value = 0;
   b.waits.clear();
   b.work.clear();
   b.pipelines.clear();

@@ -53,7 +53,7 @@ void StreamImpl::record(const Recorded& r) {
   }
   if (r.pipeline->loop_guard) b.writes_host = true;
   const auto& vk = d->vk;
-  VkPipeline handle = r.pipeline->handle;
+  const VkPipeline handle = r.pipeline->handle();
   if (b.bound != handle) {
     vk.vkCmdBindPipeline(b.cmd, VK_PIPELINE_BIND_POINT_COMPUTE, handle);
     b.bound = handle;
@@ -110,6 +110,27 @@ void StreamImpl::dispatch(const vulkan::Pipeline& pipeline, const void* params, 
     throw vulkan::Error(std::string(pipeline.label) + ": " + std::to_string(params_bytes) +
                         " bytes of params need `#pragma aule params ring`");
   }
+  if (capture) {
+    if (!pipeline.ready()) pipeline.wait();
+  } else if (must_defer(&pipeline)) {
+    Deferred& later = defer(Deferred::What::dispatch);
+    later.pipeline = &pipeline;
+    if (pipeline.temporary) later.held = pipeline.shared_from_this();
+    const auto* from = static_cast<const char*>(params);
+    later.bytes.assign(from, from + params_bytes);
+    later.accesses.assign(accesses, accesses + access_count);
+    later.grid = grid;
+    later.work = work;
+    later.has_source = work.source != nullptr;
+    if (later.has_source) later.source = work.source;
+    later.may_write_error = error_record_used.exchange(false, std::memory_order_relaxed);
+    return;
+  }
+  dispatch_now(pipeline, params, params_bytes, accesses, access_count, grid, work);
+}
+
+void StreamImpl::dispatch_now(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
+                              const Access* accesses, size_t access_count, Grid grid, const Work& work) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < access_count; ++i) bytes += accesses[i].end - accesses[i].begin;
   const uint64_t groups = grid.groups();
@@ -154,9 +175,17 @@ void StreamImpl::record_in_parts(const Recorded& r) {
     its_work.flops *= static_cast<double>(part[axis]) / static_cast<double>(length);
     record({r.pipeline, r.params, r.params_bytes, Grid{base[0], base[1], base[2]}, Grid{part[0], part[1], part[2]},
             static_cast<uint64_t>(static_cast<double>(r.bytes) * share), r.predicted_ns * share, its_work});
-    if (!capture) flush();
+    if (!capture) submit_current();
   }
 }
+
+void StreamImpl::begin_label(const char* name) {
+  VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT};
+  label.pLabelName = name;
+  d->vk.vkCmdBeginDebugUtilsLabelEXT(target().cmd, &label);
+}
+
+void StreamImpl::end_label() { d->vk.vkCmdEndDebugUtilsLabelEXT(target().cmd); }
 
 CommandStream::CommandStream(std::unique_ptr<StreamImpl> impl) : impl_(std::move(impl)) {}
 CommandStream::~CommandStream() = default;
@@ -168,6 +197,7 @@ int64_t CommandStream::id() const { return impl_->id; }
 void CommandStream::dispatch(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes,
                              const Access* accesses, size_t access_count, Grid grid, const Work& work) {
   await_arrivals();
+  if (!pipeline.ready()) pipeline.start();
   uint64_t behind;
   {
     std::lock_guard lock(impl_->mutex);
@@ -181,22 +211,28 @@ void CommandStream::push_label(const char* name) {
   if (!impl_->d->labels) return;
   await_arrivals();
   std::lock_guard lock(impl_->mutex);
-  VkDebugUtilsLabelEXT label{VK_STRUCTURE_TYPE_DEBUG_UTILS_LABEL_EXT};
-  label.pLabelName = name;
-  impl_->d->vk.vkCmdBeginDebugUtilsLabelEXT(impl_->target().cmd, &label);
+  if (!impl_->capture && impl_->must_defer())
+    impl_->defer(Deferred::What::begin_label).source = name;
+  else
+    impl_->begin_label(name);
 }
 
 void CommandStream::pop_label() {
   if (!impl_->d->labels) return;
   std::lock_guard lock(impl_->mutex);
-  impl_->d->vk.vkCmdEndDebugUtilsLabelEXT(impl_->target().cmd);
+  if (!impl_->capture && impl_->must_defer())
+    impl_->defer(Deferred::What::end_label);
+  else
+    impl_->end_label();
 }
 
 uint64_t CommandStream::flush() {
   await_arrivals();
   std::lock_guard lock(impl_->mutex);
   impl_->d->check_alive();
-  return impl_->flush();
+  const uint64_t value = impl_->flush();
+  impl_->raise_failure();
+  return value;
 }
 
 void CommandStream::limit_in_flight(uint64_t batches) {
@@ -213,14 +249,15 @@ StreamLoad CommandStream::load() {
 void CommandStream::submit_recorded() noexcept {
   try {
     std::lock_guard lock(impl_->mutex);
-    if (!impl_->capture && impl_->current && impl_->current->commands > 0) impl_->flush();
+    const bool recorded = impl_->current && impl_->current->commands > 0;
+    if (!impl_->capture && (recorded || !impl_->deferred.empty())) impl_->flush();
   } catch (...) {  // a lost device stays lost, and commands that could not be submitted stay recorded
   }
 }
 
-uint64_t CommandStream::pending_value() const {
+uint64_t CommandStream::pending_value() {
   std::lock_guard lock(impl_->mutex);
-  return impl_->pending();
+  return impl_->point();
 }
 
 bool CommandStream::done(uint64_t value) {
@@ -228,12 +265,25 @@ bool CommandStream::done(uint64_t value) {
   if (arrived()) await_arrivals_of(value);
   std::lock_guard lock(impl_->mutex);
   impl_->d->check_alive();
+  if (value > impl_->submitted) {
+    impl_->record_deferred(/*wait=*/false);
+    if (!impl_->deferred.empty()) return false;
+    impl_->flush();
+  }
+  return impl_->poll() >= value;
+}
+
+bool CommandStream::submit_until(uint64_t value) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->d->check_alive();
   if (value > impl_->submitted) impl_->flush();
+  impl_->raise_failure();
   return impl_->poll() >= value;
 }
 
 void CommandStream::wait(uint64_t value) {
   wait_quietly(value);
+  raise_failure();
   raise_recorded_error(device_index());
 }
 
@@ -245,6 +295,7 @@ void CommandStream::wait_quietly(uint64_t value) {
 
 void CommandStream::await(uint64_t value) {
   await_arrivals_of(value);
+  await_pipelines(value);
   {
     std::lock_guard lock(impl_->mutex);
     impl_->d->check_alive();
@@ -255,6 +306,11 @@ void CommandStream::await(uint64_t value) {
   impl_->wait_until(value);  // without the lock: other threads go on recording
   std::lock_guard lock(impl_->mutex);
   if (impl_->is_idle()) impl_->submit_after = 0;
+}
+
+void CommandStream::raise_failure() {
+  std::lock_guard lock(impl_->mutex);
+  impl_->raise_failure();
 }
 
 void CommandStream::synchronize() { wait(pending_value()); }

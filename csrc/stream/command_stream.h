@@ -1,11 +1,13 @@
 // A command stream: a recorder plus one timeline semaphore. Work is recorded and submitted in batches, which start
-// small and grow. The host waits only if it asks for a value.
+// small and grow. The host waits only if it asks for a value. Commands whose pipelines are being compiled, and those
+// behind them, are kept as data until they can be recorded (stream/deferred.h).
 //
 // Threads: every public member takes the stream's own mutex; nothing above locks. Streams live until process exit.
 // Order: dispatches of one stream behave as if executed one after another. A barrier is recorded only if a range that
 // is read was written, or a range that is written was read or written, since the last barrier.
 // Errors: calls throw vulkan::Error and its subclasses (vulkan/check.h). After a lost device every call throws
-// DeviceLost.
+// DeviceLost. Why a deferred command could not be recorded, for lack of a pipeline or of memory, is thrown once, by the
+// next call that submits or waits on request; that command is left out.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -80,11 +82,12 @@ class CommandStream {
 
   uint64_t flush();                 // submit what is recorded; returns the value it will signal
   void submit_recorded() noexcept;  // the same if there are commands; a failure is reported by the next call
-  uint64_t pending_value() const;   // the value signalled once all recorded so far is done
-  bool done(uint64_t value);        // submits first when the value is still only recorded
-  // Likewise; polls before it sleeps; raises device errors (see errors.h). Signals interrupt it (see interrupts.h).
+  uint64_t pending_value();         // the value signalled once all recorded so far is done
+  // Submits first when the value is still only recorded. But it does not wait for a pipeline: false if one is compiled.
+  bool done(uint64_t value);
+  // Submits and waits; polls before it sleeps; raises errors of commands (errors.h). Signals interrupt it.
   void wait(uint64_t value);
-  void wait_quietly(uint64_t value);  // leaves device errors to the next wait
+  void wait_quietly(uint64_t value);  // leaves errors of commands to the next wait
   void synchronize();
   // A call that submits beyond the limit (kMaxInFlight until this sets another) waits until no more are left than that.
   void limit_in_flight(uint64_t batches);
@@ -124,6 +127,10 @@ class CommandStream {
   void await_arrivals();       // returns at once where there are none
   void await_arrivals_of(uint64_t value);  // those before a marker
   bool arrived() const;
+  void raise_failure();               // of a deferred command
+  // Until nothing before a value is deferred: other threads go on recording meanwhile, and signals end the wait.
+  void await_pipelines(uint64_t value);
+  bool submit_until(uint64_t value);  // true once the value is complete
   std::unique_ptr<StreamImpl> impl_;
 };
 

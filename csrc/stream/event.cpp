@@ -65,6 +65,20 @@ VkQueryPool pool_of(DeviceImpl& d, int32_t slot) {
 
 }  // namespace
 
+void StreamImpl::timestamp_now(int32_t slot) {
+  const VkQueryPool pool = pool_of(*d, slot);
+  const auto query = static_cast<uint32_t>(slot % kSlotsPerPool);
+  Batch& b = target();
+  d->vk.vkCmdResetQueryPool(b.cmd, pool, query, 1);
+  d->vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, pool, query);
+  ++b.commands;
+}
+
+void StreamImpl::wait_now(VkSemaphore of, uint64_t value) {
+  if (current && current->commands > 0) submit_current();  // commands recorded before need not wait
+  add_wait(target().waits, of, value);
+}
+
 Marker CommandStream::record(bool timing, bool submit) {
   if (timing) await_arrivals();
   StreamImpl& s = *impl_;
@@ -73,15 +87,15 @@ Marker CommandStream::record(bool timing, bool submit) {
   Marker marker{this, 0, -1};
   if (timing && !s.capture && !s.copies_only && s.d->timestamp_bits != 0 && s.d->profile.timestamp_period_ns > 0) {
     marker.timestamp = take_slot(*s.d);
-    VkQueryPool pool = pool_of(*s.d, marker.timestamp);
-    uint32_t query = static_cast<uint32_t>(marker.timestamp % kSlotsPerPool);
-    Batch& b = s.target();
-    s.d->vk.vkCmdResetQueryPool(b.cmd, pool, query, 1);
-    s.d->vk.vkCmdWriteTimestamp2(b.cmd, VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT, pool, query);
-    ++b.commands;
+    if (s.must_defer())
+      s.defer(Deferred::What::timestamp).slot = marker.timestamp;
+    else
+      s.timestamp_now(marker.timestamp);
   }
-  marker.value = s.pending();
-  if (!submit || timing || !s.current || s.current->commands == 0) return marker;
+  if (!s.deferred.empty()) s.record_deferred(/*wait=*/false);
+  marker.value = s.point();
+  // What is deferred is submitted by whoever asks for the marker.
+  if (!submit || timing || !s.deferred.empty() || !s.current || s.current->commands == 0) return marker;
   s.flush();
   const uint64_t behind = s.behind();
   lock.unlock();
@@ -93,7 +107,7 @@ void CommandStream::wait_for(const Marker& marker) {
   if (!marker.stream || marker.value == 0 || marker.stream == this) return;
   StreamImpl& producer = *marker.stream->impl_;
   marker.stream->await_arrivals_of(marker.value);
-  if (marker.stream->done(marker.value)) return;  // this submits the marker's batch, too
+  if (marker.stream->submit_until(marker.value)) return;
   StreamImpl& s = *impl_;
   if (producer.d != s.d) {  // a timeline semaphore belongs to one device, so the host waits
     marker.stream->wait(marker.value);
@@ -102,8 +116,10 @@ void CommandStream::wait_for(const Marker& marker) {
   std::lock_guard lock(s.mutex);
   s.d->check_alive();
   s.refuse_capture("waiting for another stream");
-  if (s.current && s.current->commands > 0) s.flush();  // commands recorded before need not wait
-  add_wait(s.target().waits, producer.timeline, marker.value);
+  if (!s.must_defer()) return s.wait_now(producer.timeline, marker.value);
+  Deferred& later = s.defer(Deferred::What::wait);
+  later.timeline = producer.timeline;
+  later.value = marker.value;
 }
 
 void CommandStream::wait_later(Arrival arrival) {
@@ -126,6 +142,7 @@ void CommandStream::await_arrivals() { await_arrivals_of(std::numeric_limits<uin
 
 void CommandStream::await_arrivals_of(uint64_t value) {
   StreamImpl& s = *impl_;
+  s.await_uploads();
   if (!s.awaits.load(std::memory_order_acquire)) return;
   wait_unlocked([&] {
     std::unique_lock arrivals_lock(s.arrivals_mutex);

@@ -21,7 +21,8 @@ struct DeviceStreams {
   std::array<std::atomic<CommandStream*>, kLastStream + 1> streams{};
   std::atomic<uint32_t> next_normal{0}, next_high{0};
   std::atomic<uint32_t> created{0};
-  std::atomic<uint64_t> uploads{0};  // submitted by any stream
+  std::atomic<uint64_t> uploads{0};           // submitted by any stream
+  std::atomic<uint32_t> deferred_uploads{0};  // streams that have some
 };
 DeviceStreams& streams_of(int device) {
   static const PerDevice<DeviceStreams> all;
@@ -62,6 +63,7 @@ CommandStream& CommandStream::get(int device, int64_t id) {
     impl->family = impl->d->queue_family;
   }
   impl->cost = &DeviceCost::of(*impl->d);
+  impl->deferred_uploads = &all.deferred_uploads;
   impl->budget_ns = std::max(1e-3, environment().time_budget_ms) * 1e6;
   VkSemaphoreTypeCreateInfo type{VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO};
   type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
@@ -90,8 +92,31 @@ CommandStream* CommandStream::existing(int device, int64_t id) noexcept {
 void StreamImpl::upload_recorded() {
   DeviceStreams& all = streams_of(d->index);
   if (all.created.load() < 2) return submit_if_due();
+  if (!deferred.empty()) {  // the next call on another stream waits for them
+    if (!upload_deferred.exchange(true)) all.deferred_uploads.fetch_add(1);
+    return;
+  }
   uploaded.store(flush(), std::memory_order_release);
   all.uploads.fetch_add(1);
+}
+
+void StreamImpl::upload_submitted() {
+  if (!upload_deferred.load(std::memory_order_relaxed)) return;
+  DeviceStreams& all = streams_of(d->index);
+  uploaded.store(submitted, std::memory_order_release);
+  all.uploads.fetch_add(1);
+  upload_deferred.store(false);
+  all.deferred_uploads.fetch_sub(1);
+}
+
+void StreamImpl::await_uploads() {
+  if (deferred_uploads->load(std::memory_order_acquire) == 0) return;
+  for (auto& slot : streams_of(d->index).streams) {
+    CommandStream* stream = slot.load(std::memory_order_acquire);
+    if (stream == nullptr || stream->impl_.get() == this || !stream->impl_->upload_deferred.load()) continue;
+    std::lock_guard lock(stream->impl_->mutex);
+    stream->impl_->flush();
+  }
 }
 
 void StreamImpl::add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits) {
@@ -150,14 +175,15 @@ void synchronize_device(int device, bool arrivals) {
   for (auto& slot : streams_of(device).streams) {
     CommandStream* s = slot.load(std::memory_order_acquire);
     if (s == nullptr) continue;
-    if (arrivals || s->arrived()) {
-      values.emplace_back(s, s->flush());
-    } else {
-      std::lock_guard lock(s->impl_->mutex);
-      values.emplace_back(s, s->impl_->submitted);
-    }
+    const bool all = arrivals || s->arrived();
+    if (all) s->await_arrivals();
+    if (all) s->await_pipelines(UINT64_MAX);
+    std::lock_guard lock(s->impl_->mutex);
+    if (all) s->impl_->d->check_alive();
+    values.emplace_back(s, all ? s->impl_->flush() : s->impl_->submitted);
   }
   for (const auto& [stream, value] : values) stream->wait_quietly(value);
+  for (const auto& [stream, value] : values) stream->raise_failure();
   raise_recorded_error(device);  // after the waits for all streams
   vulkan::Device::get(device).impl().check_alive();
 }

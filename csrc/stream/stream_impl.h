@@ -1,9 +1,11 @@
 // The parts of a command stream that its .cpp files share. The caller holds StreamImpl::mutex unless a comment excepts
 // the function.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +14,7 @@
 
 #include "stream/command_stream.h"
 #include "stream/cost.h"
+#include "stream/deferred.h"
 #include "stream/hazards.h"
 #include "stream/trace.h"
 #include "vulkan/check.h"
@@ -74,6 +77,7 @@ struct Batch {
   // timestamps to here, in `staging`.
   const char* ticks = nullptr;
   uint64_t value = 0;
+  uint64_t least_value = 0;  // that `value` may have: of a marker that was given out before this was begun
   bool timed = false;
   bool writes_host = false;  // a command writes memory that the host reads through a mapping
   VkPipeline bound = VK_NULL_HANDLE;
@@ -159,6 +163,10 @@ struct StreamImpl {
   std::vector<std::pair<uint64_t, Segment*>> abandoned;
   std::vector<Batch*> spare;
   size_t max_in_flight = kMaxInFlight;
+  std::deque<Deferred> deferred;  // behind what was recorded
+  uint64_t deferred_bytes = 0;    // of uploads
+  uint64_t reserved = 0;          // the largest value of a marker that was deferred
+  std::exception_ptr failure;     // of a deferred command, for the next call that waits
   Hazards hazards;
   DeviceCost* cost = nullptr;
   double budget_ns = 0;
@@ -171,6 +179,8 @@ struct StreamImpl {
   std::atomic<uint64_t> uploaded{0};      // value of the last one submitted
   uint64_t uploads_awaited = 0;           // count of the device's uploads when this stream last looked
   std::atomic<uint64_t> uploads_done{0};  // so many of the device's uploads have run, or are this stream's own
+  const std::atomic<uint32_t>* deferred_uploads = nullptr;  // how many streams of the device have what follows
+  std::atomic<bool> upload_deferred{false};  // an upload that other streams must wait for is not submitted yet
 
   // The error record's address was asked for, so the next dispatch may write memory that the host reads.
   std::atomic<bool> error_record_used{false};
@@ -197,6 +207,21 @@ struct StreamImpl {
                 size_t access_count, Grid grid, const Work& work);
   void push(Batch& b, const void* params, size_t bytes);
   void copy(uint64_t dst, uint64_t src, uint64_t bytes);
+  void upload_piece(uint64_t dst, const char* host, uint64_t bytes);  // through staging memory
+  // Commands that may be deferred (stream/deferred.h). The first of these asks before every command, and goes on with
+  // what was deferred; the ..._now record at once.
+  bool must_defer(const vulkan::Pipeline* pipeline = nullptr);
+  Deferred& defer(Deferred::What what);
+  void record_deferred(bool wait);
+  void record_now(const Deferred& next);
+  void dispatch_now(const vulkan::Pipeline& pipeline, const void* params, size_t params_bytes, const Access* accesses,
+                    size_t access_count, Grid grid, const Work& work);
+  void copy_now(uint64_t dst, uint64_t src, uint64_t bytes);
+  void fill_now(uint64_t dst, uint64_t bytes, uint32_t word);
+  void timestamp_now(int32_t slot);
+  void wait_now(VkSemaphore of, uint64_t value);
+  void begin_label(const char* name);
+  void end_label();
   CommandStream* stream_of_copies(uint64_t dst, uint64_t src, uint64_t bytes);
   void order_before(StreamImpl& other);                   // takes both locks, one after the other
   void split_before(float predicted_ns);                  // a new batch if this one would pass the time budget
@@ -205,13 +230,19 @@ struct StreamImpl {
   uint64_t behind() const;  // the value to wait for when too much is in flight, else 0; see let_device_catch_up
   StreamLoad load();
   bool busy();  // true if the device has enough work to hide a submission
-  uint64_t flush();
+  uint64_t submit_current();  // the batch that is being recorded; returns the last value submitted
+  uint64_t flush();           // likewise, with what is deferred: waits for its pipelines
   uint64_t submit(Batch& b);  // of a batch that was ended; returns its timeline value
   void upload_recorded();     // submits the upload if the device has other streams, which may need it
+  void upload_submitted();
+  void await_uploads();  // that other streams have deferred; the caller holds no lock
   void add_upload_waits(std::vector<VkSemaphoreSubmitInfo>& waits);
   bool direct(const Segment& segment, uint64_t bytes, bool write) const;  // whether the host may move them by itself
   void reclaim();
-  uint64_t pending() const { return submitted + (current ? 1 : 0); }
+  // The values that the batches recorded so far, and all commands asked for so far, will have signalled.
+  uint64_t pending() const { return current ? std::max(submitted + 1, current->least_value) : submitted; }
+  uint64_t point();
+  void raise_failure();
   bool is_idle();
   void refuse_capture(const char* what) const;
 

@@ -70,7 +70,7 @@ void StreamImpl::split_before(float predicted_ns) {
     begin_batch(*d, *next, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT, false);
     return;
   }
-  if (current && current->commands > 0 && current->predicted_ns + predicted_ns > budget_ns) flush();
+  if (current && current->commands > 0 && current->predicted_ns + predicted_ns > budget_ns) submit_current();
 }
 
 void StreamImpl::time_if_needed(bool unknown, float predicted_ns) {
@@ -78,7 +78,7 @@ void StreamImpl::time_if_needed(bool unknown, float predicted_ns) {
   if (!current)
     time_next = unknown || predicted_ns >= kWorthTimingNs;
   else if (unknown && !current->timed)
-    flush();  // a kernel without an estimate is timed at once, because the time budget needs the estimate
+    submit_current();  // a kernel without an estimate is timed at once, because the time budget needs the estimate
 }
 
 bool StreamImpl::busy() {
@@ -102,13 +102,20 @@ void StreamImpl::submit_if_due() {
     const auto full = [&] { return in_flight.size() >= max_in_flight && load().batches >= max_in_flight; };
     if (n < kLargestBatch && ns < kMostWorkNs && (busy() || full())) return;
     if (n >= submit_after) submit_after = std::min(submit_after * 2, kLargestBatch);
-    flush();
+    submit_current();
   } else if (n >= kFirstBatch && n % 8 == 0 && poll() == submitted) {
-    flush();  // the GPU has no work left
+    submit_current();  // the GPU has no work left
   }
 }
 
 uint64_t StreamImpl::flush() {
+  record_deferred(/*wait=*/true);
+  const uint64_t value = submit_current();
+  upload_submitted();
+  return value;
+}
+
+uint64_t StreamImpl::submit_current() {
   if (capture || !current || awaits.load(std::memory_order_acquire)) return submitted;
   d->check_alive();
   Batch* b = current;
@@ -125,7 +132,7 @@ uint64_t StreamImpl::behind() const {
 }
 
 StreamLoad StreamImpl::load() {
-  StreamLoad load{0, current ? current->commands : 0, max_in_flight};
+  StreamLoad load{0, deferred.size() + (current ? current->commands : 0), max_in_flight};
   const uint64_t done = poll();
   for (const Batch* b : in_flight) {
     if (b->value <= done) continue;
@@ -137,7 +144,7 @@ StreamLoad StreamImpl::load() {
 
 uint64_t StreamImpl::submit(Batch& b) {
   const HostSpan span("aule submit");
-  b.value = submitted + 1;
+  b.value = std::max(submitted + 1, b.least_value);
   VkCommandBufferSubmitInfo cmd{VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO};
   cmd.commandBuffer = b.cmd;
   VkSemaphoreSubmitInfo signal{VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO};
@@ -255,14 +262,17 @@ void StreamImpl::let_device_catch_up(uint64_t value) {
 
 std::vector<std::string> StreamImpl::kernels_in_flight() const {
   std::vector<std::string> names;
+  auto add = [&](const std::string& label) {
+    if (names.size() < 24 && std::find(names.begin(), names.end(), label) == names.end()) names.push_back(label);
+  };
   auto take = [&](const Batch* b) {
-    for (const vulkan::Pipeline* p : b->pipelines) {
-      if (names.size() < 24 && std::find(names.begin(), names.end(), p->label) == names.end())
-        names.push_back(p->label);
-    }
+    for (const vulkan::Pipeline* p : b->pipelines) add(p->label);
   };
   for (const Batch* b : in_flight) take(b);
   if (current) take(current);
+  for (const Deferred& later : deferred) {
+    if (later.pipeline != nullptr) add(later.pipeline->label);
+  }
   return names;
 }
 
@@ -273,7 +283,8 @@ std::string StreamImpl::names_in_flight() const {
 }
 
 bool StreamImpl::is_idle() {
-  return !current && (completed.load(std::memory_order_acquire) >= submitted || poll() >= submitted);
+  if (current || !deferred.empty()) return false;
+  return completed.load(std::memory_order_acquire) >= submitted || poll() >= submitted;
 }
 
 }  // namespace aule::stream

@@ -81,7 +81,16 @@ bool StreamImpl::direct(const Segment& segment, uint64_t bytes, bool write) cons
 void StreamImpl::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
   if (bytes == 0 || dst == src) return;
   if (dst < src + bytes && src < dst + bytes) throw vulkan::Error("copy: source and destination overlap");
-  Place from = place(*d, src, bytes, "copy"), to = place(*d, dst, bytes, "copy");
+  if (capture || !must_defer()) return copy_now(dst, src, bytes);
+  place(*d, src, bytes, "copy"), place(*d, dst, bytes, "copy");  // which refuse other addresses
+  Deferred& later = defer(Deferred::What::copy);
+  later.dst = dst;
+  later.src = src;
+  later.size = bytes;
+}
+
+void StreamImpl::copy_now(uint64_t dst, uint64_t src, uint64_t bytes) {
+  const Place from = place(*d, src, bytes, "copy"), to = place(*d, dst, bytes, "copy");
   const Access accesses[] = {{src, src + bytes, false}, {dst, dst + bytes, true}};
   access(kTransfer, accesses, 2);
   record_copy(*this, to, from, bytes);
@@ -113,7 +122,7 @@ void StreamImpl::order_before(StreamImpl& other) {
   {
     std::lock_guard lock(mutex);
     d->check_alive();
-    if (current && current->commands == 0)
+    if (current && current->commands == 0 && deferred.empty())
       waits = current->waits;
     else
       flush();
@@ -146,6 +155,24 @@ void CommandStream::copy(uint64_t dst, uint64_t src, uint64_t bytes) {
   impl_->let_device_catch_up(behind);
 }
 
+void StreamImpl::fill_now(uint64_t dst, uint64_t bytes, uint32_t word) {
+  const Place to = place(*d, dst, bytes, "fill");
+  const Access written{dst, dst + bytes, true};
+  access(kTransfer, &written, 1);
+  Batch& b = target();
+  d->vk.vkCmdFillBuffer(b.cmd, to.buffer, to.offset, bytes, word);
+  if (b.trace) trace_command(*d, b, traced(Traced::fill, "fill", bytes));
+  if (to.segment->kind != MemoryKind::device) b.writes_host = true;
+  ++b.commands;
+  ++b.transfers;
+}
+
+void StreamImpl::upload_piece(uint64_t dst, const char* host, uint64_t bytes) {
+  const Piece piece = target().staging.take(*d, bytes);
+  std::memcpy(piece.host, host, bytes);
+  copy_now(dst, piece.address, bytes);
+}
+
 void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
   if (bytes == 0) return;
   await_arrivals();
@@ -153,15 +180,15 @@ void CommandStream::fill(uint64_t dst, uint64_t bytes, uint32_t word) {
   std::unique_lock lock(s.mutex);
   s.d->check_alive();
   if (dst % 4 || bytes % 4) throw vulkan::Error("fill: address and size must be multiples of 4");
-  Place to = place(*s.d, dst, bytes, "fill");
-  const Access written{dst, dst + bytes, true};
-  s.access(kTransfer, &written, 1);
-  Batch& b = s.target();
-  s.d->vk.vkCmdFillBuffer(b.cmd, to.buffer, to.offset, bytes, word);
-  if (b.trace) trace_command(*s.d, b, s.traced(Traced::fill, "fill", bytes));
-  if (to.segment->kind != MemoryKind::device) b.writes_host = true;
-  ++b.commands;
-  ++b.transfers;
+  if (!s.capture && s.must_defer()) {
+    place(*s.d, dst, bytes, "fill");
+    Deferred& later = s.defer(Deferred::What::fill);
+    later.dst = dst;
+    later.size = bytes;
+    later.word = word;
+  } else {
+    s.fill_now(dst, bytes, word);
+  }
   s.submit_if_due();
   const uint64_t behind = s.behind();
   lock.unlock();
@@ -184,10 +211,17 @@ void CommandStream::upload(uint64_t dst, const void* host, uint64_t bytes) {
   const char* from = static_cast<const char*>(host);
   for (uint64_t at = 0; at < bytes;) {
     uint64_t n = std::min(bytes - at, kBigStagingChunk);
-    Piece piece = s.target().staging.take(d, n);
-    std::memcpy(piece.host, from + at, n);
-    s.copy(dst + at, piece.address, n);
+    const char* host_piece = from + at;
+    const uint64_t to_piece = dst + at;
     at += n;
+    if (s.must_defer()) {
+      Deferred& later = s.defer(Deferred::What::upload);
+      later.dst = to_piece;
+      later.bytes.assign(host_piece, host_piece + n);
+      s.deferred_bytes += n;
+      continue;
+    }
+    s.upload_piece(to_piece, host_piece, n);
     if (at == bytes) break;
     s.flush();  // the device copies this piece while the next one is filled...
     uint64_t held = 0;
@@ -239,6 +273,7 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
       return;
     }
   }
+  await_pipelines(UINT64_MAX);
   // Two staging chunks: the host reads one while the device writes the other.
   uint64_t chunk_bytes = bytes <= kStagingChunk ? kStagingChunk : kBigStagingChunk;
   uint64_t value[2] = {}, at[2] = {}, size[2] = {};
@@ -268,6 +303,7 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
     std::lock_guard lock(s.mutex);
     d.check_alive();
     s.refuse_capture("a copy to host memory");
+    s.record_deferred(/*wait=*/true);
     if (!s.current) s.begin(/*timed=*/false);  // it has no kernel whose time could be learnt
     // The chunk is not among the accesses: the host has waited for the last command that wrote to it.
     const Access read{src + at[i], src + at[i] + size[i], false};
@@ -281,6 +317,7 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
   issue(1);
   for (int i = 0; size[i] > 0; i ^= 1) {
     await(value[i]);
+    raise_failure();
     raise_recorded_error(device_index());
     std::memcpy(static_cast<char*>(host) + at[i], chunks.chunk[i]->mapped, size[i]);
     size[i] = 0;

@@ -12,6 +12,7 @@
 
 #include "core/environment.h"
 #include "vulkan/check.h"
+#include "vulkan/compile_threads.h"
 #include "vulkan/device_impl.h"
 #include "vulkan/instance.h"
 #include "vulkan/loop_guard.h"
@@ -45,6 +46,7 @@ struct PipelineStore::Disk {
   fs::path file;  // empty: no disk cache
   std::mutex mutex;
   size_t compiled = 0, saved = 0;
+  mutable std::mutex labels_mutex;  // held for no longer than a look: a launch may wait for it
   std::vector<std::string> labels;
   bool warned = false;
   std::chrono::steady_clock::time_point last_save = std::chrono::steady_clock::now();
@@ -118,6 +120,7 @@ void save_all() {
 #ifndef _WIN32
   if (getpid() != g_owner) return;  // a fork inherits this handler, but not the device
 #endif
+  CompileThreads::of_process().end();  // the driver may not end while it compiles
   for (PipelineStore* store : stores()) {
     store->wait_idle();  // the driver's threads must end before their data
     store->save();
@@ -170,38 +173,124 @@ void PipelineStore::wait_idle() {
   device_.vk.vkDeviceWaitIdle(device_.handle);
 }
 
-std::shared_ptr<Pipeline> PipelineStore::create(const PipelineRequest& r) {
+Pipeline::Pipeline(PipelineStore& store, const PipelineRequest& r, uint32_t its_id)
+    : label(r.name),
+      params_ring(r.params_ring),
+      // Whether it has loops is known when it is compiled. If it has none, a barrier of its batch is not needed.
+      loop_guard(store.device_.loop_guard != nullptr),
+      params_bytes(r.params_bytes),
+      id(its_id),
+      temporary(r.temporary),
+      store_(store),
+      spirv_(r.spirv),
+      spirv_bytes_(r.spirv_bytes),
+      constants_(r.constants, r.constants + r.constant_count),
+      owner_(r.owner) {
+  for (size_t i = 0; i < constants_.size(); ++i)
+    label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(constants_[i]));
+  if (!constants_.empty()) label += ")";
+}
+
+Pipeline::~Pipeline() { store_.forget(*this); }
+
+void Pipeline::start() const {
+  State state = state_.load(std::memory_order_acquire);
+  while (state == State::idle || state == State::failed) {
+    if (!state_.compare_exchange_weak(state, State::under_way, std::memory_order_acq_rel)) continue;
+    if (CompileThreads::of_process().take(shared_from_this())) return;
+    compile();
+    return wait();
+  }
+  if (state == State::under_way && !CompileThreads::of_process().allowed()) wait();
+}
+
+void Pipeline::compile() const noexcept {
+  Outcome outcome;
+  try {
+    outcome = store_.compile(*this);
+  } catch (const std::exception& error) {
+    outcome.failure = error.what();
+  }
+  end(std::move(outcome));
+}
+
+void Pipeline::give_up() const noexcept { end({VK_NULL_HANDLE, VK_SUCCESS, "the process ends"}); }
+
+void Pipeline::end(Outcome outcome) const noexcept {
+  const bool made = outcome.handle != VK_NULL_HANDLE;
+  if (made) owner_.reset();
+  {
+    std::lock_guard lock(store_.outcome_mutex_);
+    outcome_ = std::move(outcome);
+    handle_.store(outcome_.handle, std::memory_order_release);
+    state_.store(made ? State::ready : State::failed, std::memory_order_release);
+  }
+  store_.settled_.notify_all();
+}
+
+void Pipeline::settle() const {
+  if (!under_way()) return;
+  std::unique_lock lock(store_.outcome_mutex_);
+  store_.settled_.wait(lock, [&] { return !under_way(); });
+}
+
+bool Pipeline::settle_for(std::chrono::milliseconds time) const {
+  std::unique_lock lock(store_.outcome_mutex_);
+  return store_.settled_.wait_for(lock, time, [&] { return !under_way(); });
+}
+
+void Pipeline::wait() const {
+  Outcome outcome;
+  {
+    std::unique_lock lock(store_.outcome_mutex_);
+    store_.settled_.wait(lock, [&] { return !under_way(); });
+    outcome = outcome_;
+  }
+  if (outcome.handle != VK_NULL_HANDLE) return;
+  const VkResult result = outcome.result;
+  if (result == VK_ERROR_UNKNOWN || result == VK_ERROR_INITIALIZATION_FAILED)
+    raise(FailureKind::shader_compile, "the driver does not compile " + label + ": " + result_name(result));
+  if (result != VK_SUCCESS)
+    store_.device_.fail(result, ("vkCreateComputePipelines for " + label).c_str(), __FILE__, __LINE__, "");
+  throw Error(label + " was not compiled: " + outcome.failure);
+}
+
+std::shared_ptr<const Pipeline> PipelineStore::create(const PipelineRequest& r) {
+  static std::atomic<uint32_t> next_id{0};
+  auto pipeline = std::make_shared<const Pipeline>(*this, r, next_id.fetch_add(1));
+  std::lock_guard lock(disk_->labels_mutex);
+  disk_->labels.push_back(pipeline->label);
+  return pipeline;
+}
+
+Pipeline::Outcome PipelineStore::compile(const Pipeline& p) {
   auto& vk = device_.vk;
+  Pipeline::Outcome outcome;
   VkShaderModuleCreateInfo module_info{};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  module_info.codeSize = r.spirv_bytes;
-  module_info.pCode = reinterpret_cast<const uint32_t*>(r.spirv);
+  module_info.codeSize = p.spirv_bytes_;
+  module_info.pCode = reinterpret_cast<const uint32_t*>(p.spirv_);
   const std::vector<uint32_t> pruned =
-      prune_switches(module_info.pCode, r.spirv_bytes / 4, r.constants, r.constant_count);
+      prune_switches(module_info.pCode, p.spirv_bytes_ / 4, p.constants_.data(), p.constants_.size());
   if (!pruned.empty()) {
     module_info.codeSize = pruned.size() * 4;
     module_info.pCode = pruned.data();
   }
-  auto pipeline = std::make_shared<Pipeline>();
-  pipeline->label = r.name;
-  for (size_t i = 0; i < r.constant_count; ++i)
-    pipeline->label += (i == 0 ? "(" : ",") + std::to_string(static_cast<int32_t>(r.constants[i]));
-  if (r.constant_count != 0) pipeline->label += ")";
   std::vector<uint32_t> guarded;
   if (device_.loop_guard)
-    guarded = device_.loop_guard->guarded(module_info.pCode, module_info.codeSize / 4, pipeline->label);
+    guarded = device_.loop_guard->guarded(module_info.pCode, module_info.codeSize / 4, p.label);
   if (!guarded.empty()) {
     module_info.codeSize = guarded.size() * 4;
     module_info.pCode = guarded.data();
-    pipeline->loop_guard = true;
   }
   VkShaderModule module = VK_NULL_HANDLE;
-  VK_CHECK(vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module));
+  outcome.result = vk.vkCreateShaderModule(device_.handle, &module_info, nullptr, &module);
+  if (outcome.result != VK_SUCCESS) return outcome;
 
   std::vector<VkSpecializationMapEntry> entries;
-  for (uint32_t i = 0; i < r.constant_count; ++i) entries.push_back({i, i * 4, 4});
-  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(), r.constant_count * 4,
-                                       r.constants};
+  for (uint32_t i = 0; i < p.constants_.size(); ++i) entries.push_back({i, i * 4, 4});
+  const VkSpecializationInfo constants{static_cast<uint32_t>(entries.size()), entries.data(), p.constants_.size() * 4,
+                                       p.constants_.data()};
   VkComputePipelineCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
   info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE;
@@ -213,50 +302,45 @@ std::shared_ptr<Pipeline> PipelineStore::create(const PipelineRequest& r) {
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &constants;
   info.layout = layout_;
-  const VkResult result = vk.vkCreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &pipeline->handle);
+  const auto began = std::chrono::steady_clock::now();
+  outcome.result = vk.vkCreateComputePipelines(device_.handle, cache_, 1, &info, nullptr, &outcome.handle);
+  const auto now = std::chrono::steady_clock::now();
   vk.vkDestroyShaderModule(device_.handle, module, nullptr);
-  if (result == VK_ERROR_UNKNOWN || result == VK_ERROR_INITIALIZATION_FAILED)
-    raise(FailureKind::shader_compile,
-          std::string("the driver does not compile ") + r.name + ": " + result_name(result));
-  if (result != VK_SUCCESS)
-    device_.fail(result, (std::string("vkCreateComputePipelines for ") + r.name).c_str(), __FILE__, __LINE__, "");
+  if (outcome.result != VK_SUCCESS) {
+    outcome.handle = VK_NULL_HANDLE;  // a faulty driver may have written it
+    return outcome;
+  }
+  driver_ns_ += static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now - began).count());
+  ++compiled_;
 
-  if (statistics) report_pipeline_statistics(device_, pipeline->handle, pipeline->label);
-  pipeline->params_ring = r.params_ring;
-  pipeline->params_bytes = r.params_bytes;
-  static std::atomic<uint32_t> next_id{0};
-  pipeline->id = next_id.fetch_add(1);
+  if (statistics) report_pipeline_statistics(device_, outcome.handle, p.label);
   bool save_now = false;
   {
     std::lock_guard lock(disk_->mutex);
     ++disk_->compiled;
-    disk_->labels.push_back(pipeline->label);
-    const auto now = std::chrono::steady_clock::now();
     save_now = now - disk_->last_save > std::chrono::seconds(60);  // a killed process should not lose everything
     if (save_now) disk_->last_save = now;
   }
   if (save_now) save();
-  pipeline->temporary = r.temporary;
-  pipeline->store = this;
-  return pipeline;
+  return outcome;
 }
 
-Pipeline::~Pipeline() {
-  if (store != nullptr) store->destroy(*this);
-}
-
-void PipelineStore::destroy(const Pipeline& pipeline) noexcept {
+void PipelineStore::forget(const Pipeline& pipeline) noexcept {
 #ifndef _WIN32
   if (getpid() != g_owner) return;  // a fork has the handle, but not the device
 #endif
-  device_.vk.vkDestroyPipeline(device_.handle, pipeline.handle, nullptr);
-  std::lock_guard lock(disk_->mutex);
+  if (pipeline.ready()) device_.vk.vkDestroyPipeline(device_.handle, pipeline.handle(), nullptr);
+  std::lock_guard lock(disk_->labels_mutex);
   const auto found = std::find(disk_->labels.begin(), disk_->labels.end(), pipeline.label);
   if (found != disk_->labels.end()) disk_->labels.erase(found);
 }
 
+void finish_compilations() { CompileThreads::of_process().finish(); }
+
+CompileTimes PipelineStore::times() const { return {compiled_, static_cast<double>(driver_ns_) * 1e-9}; }
+
 std::vector<std::string> PipelineStore::labels() const {
-  std::lock_guard lock(disk_->mutex);
+  std::lock_guard lock(disk_->labels_mutex);
   return disk_->labels;
 }
 

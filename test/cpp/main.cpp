@@ -9,11 +9,13 @@
 #include <thread>
 
 #include "added_kernels.h"
+#include "cold_kernels.h"
 #include "device_memory.h"
 #include "fixture.h"
 #include "integers.h"
 #include "kernels/pipelines.h"
 #include "long_loops.h"
+#include "random_work.h"
 #include "stream/cost.h"
 #include "stream/hazards.h"
 #include "stream/stream_impl.h"
@@ -349,67 +351,6 @@ void threads() {
   for (uint32_t v : read(main_stream(), shared)) CHECK(v == 1200);
 }
 
-// Random work over a few buffers on two streams against the same work on the host: every missing barrier, lost
-// dispatch or early reuse of a ring shows as a wrong number.
-void stress() {
-  const uint32_t seed = std::random_device{}();
-  std::fprintf(stderr, "stress: seed %u\n", seed);
-  std::mt19937 random(seed);
-  constexpr uint32_t n = 3000, buffers = 6;
-  std::vector<std::unique_ptr<Words>> device;
-  std::vector<std::vector<uint32_t>> host(buffers, std::vector<uint32_t>(n));
-  for (uint32_t i = 0; i < buffers; ++i) {
-    device.push_back(std::make_unique<Words>(n));
-    main_stream().fill(device[i]->address(), device[i]->bytes(), 0);
-  }
-  CommandStream* streams[] = {&main_stream(), &CommandStream::get(0, 2)};
-  CommandStream* s = streams[0];
-  for (int step = 0; step < 6000; ++step) {
-    uint32_t x = random() % buffers, y = random() % buffers, v = random() % 1000;
-    switch (random() % 40) {
-      case 0: {  // go on on the other stream
-        CommandStream* next = streams[s == streams[0]];
-        auto marker = s->record(random() % 2 == 0);
-        next->wait_for(marker);
-        s->release(marker);
-        s = next;
-        break;
-      }
-      case 1: {
-        uint32_t begin = random() % n, count = 1 + random() % (n - begin);
-        std::fill_n(host[x].begin() + begin, count, v);
-        s->fill(device[x]->address() + 4 * begin, 4 * count, v);
-        break;
-      }
-      case 2: case 3: {
-        uint32_t from = random() % n, to = random() % n, count = 1 + random() % (n - std::max(from, to));
-        if (x == y) break;
-        std::copy_n(host[y].begin() + from, count, host[x].begin() + to);
-        s->copy(device[x]->address() + 4 * to, device[y]->address() + 4 * from, 4 * count);
-        break;
-      }
-      case 4: {
-        uint32_t begin = random() % n, count = 1 + random() % (n - begin);
-        auto words = counting(count, v);
-        std::copy(words.begin(), words.end(), host[x].begin() + begin);
-        s->upload(device[x]->address() + 4 * begin, words.data(), 4 * count);
-        break;
-      }
-      case 5: if (step % 4 == 0) CHECK(read(*s, *device[x]) == host[x]); break;
-      case 6: s->flush(); break;
-      default:
-        if (random() % 2) {
-          for (uint32_t i = 0; i < n; ++i) host[x][i] = host[y][i] * (v % 5) + v;
-          scale_add(*s, *device[x], *device[y], v % 5, v);
-        } else {
-          for (uint32_t i = 0; i < n; ++i) host[x][i] = host[y][i] + v;
-          ring_add(*s, *device[x], *device[y], v);
-        }
-    }
-  }
-  for (uint32_t i = 0; i < buffers; ++i) CHECK(read(*s, *device[i]) == host[i]);
-}
-
 void visible() { std::printf("%d %s\n", vulkan::device_count(), vulkan::unavailable_reason().c_str()); }
 
 void cache() {
@@ -474,7 +415,8 @@ int main(int argc, char** argv) {
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible),
       TEST(cache), TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards),
       TEST(costs), TEST(long_loops), TEST(queues), TEST(added_kernels),
-      TEST(barriers), TEST(integers),
+      TEST(barriers), TEST(integers), TEST(cold_kernels), TEST(cold_failures), TEST(cold_threads), TEST(cold_stress),
+      TEST(cold_exit),
   };
   for (int i = 1; i < argc; ++i) {
     auto test = all.find(argv[i]);

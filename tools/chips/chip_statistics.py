@@ -203,7 +203,7 @@ def run_child(result: Result, kind: str, tier: str, folder: Path, options: argpa
     env = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "TORCH_AULE_DISABLE": "pipeline_cache",
+        "TORCH_AULE_DISABLE": "pipeline_cache,compile_threads",  # a launch says what does not compile
         "TORCH_AULE_STRICT": "1",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "MESA_SHADER_CACHE_DIR": str(folder / "shader-cache"),  # of SPIR-V and constants, with the statistics
