@@ -7,7 +7,8 @@
 Every number is of a fresh process. `cold`: all caches on disk are new folders, the driver's too; `warm`: the same
 folders again, twice as many times, the median of which is shown. `threads`: pipelines are compiled by threads while the
 program goes on (csrc/stream/deferred.h); `one`: by the launch that needs them (TORCH_AULE_DISABLE=compile_threads).
-`driver` is the sum of the times that vkCreateComputePipelines took, over all threads. A step ends with `.item()`.
+With `--small` a software device passes for a GPU, because it takes no threads else. `driver` is the sum of the times
+that vkCreateComputePipelines took, over all threads. A step ends with `.item()`.
 Configurations are begun as long as `--seconds` are not over, and a process is ended after `--limit`.
 """
 
@@ -220,9 +221,10 @@ def main() -> None:
                     cold, warm = [], []
                     for _ in range(options.repeat):
                         folder = Path(tempfile.mkdtemp(prefix="first_step."))
-                        without = "compile_threads" if compiler == "one" else ""
+                        without = ["cpu_kernels"] * options.small + ["compile_threads"] * (compiler == "one")
+                        asked = [model, device, mode, *small]
                         for runs in (cold, warm, warm):
-                            runs.append(measured([model, device, mode, *small], folder, without, options.limit))
+                            runs.append(measured(asked, folder, ",".join(without), options.limit))
                         shutil.rmtree(folder, ignore_errors=True)
                     for cache, runs in (("cold", cold), ("warm", warm)):
                         good = [r for r in runs if isinstance(r, dict)]

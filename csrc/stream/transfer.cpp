@@ -254,11 +254,12 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
       std::lock_guard lock(s.mutex);
       d.check_alive();
       s.refuse_capture("a copy to host memory");
-      value = s.is_idle() ? 0 : s.pending();
+      value = s.is_idle() ? 0 : s.point();
     }
     if (value != 0) await(value);
     // A copy by the device would run after these, as all work that is submitted later.
     s.other_uploads_done(/*wait=*/true);
+    raise_failure();
     raise_recorded_error(device_index());
     // A processor may load from memory that it does not cache before earlier loads, here that of the timeline's value.
     std::atomic_thread_fence(std::memory_order_seq_cst);

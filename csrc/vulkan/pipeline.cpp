@@ -128,7 +128,11 @@ void save_all() {
 }
 }  // namespace
 
-PipelineStore::PipelineStore(DeviceImpl& device) : device_(device), disk_(std::make_unique<Disk>()) {
+// A software device compiles on the cores that its kernels run on, most of it at the first dispatch.
+PipelineStore::PipelineStore(DeviceImpl& device)
+    : device_(device),
+      on_threads_(CompileThreads::of_process().allowed() && !device.profile.is_software()),
+      disk_(std::make_unique<Disk>()) {
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_constant_bytes(device.profile)};
   VkPipelineLayoutCreateInfo layout{};
   layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
@@ -197,11 +201,11 @@ void Pipeline::start() const {
   State state = state_.load(std::memory_order_acquire);
   while (state == State::idle || state == State::failed) {
     if (!state_.compare_exchange_weak(state, State::under_way, std::memory_order_acq_rel)) continue;
-    if (CompileThreads::of_process().take(shared_from_this())) return;
+    if (store_.on_threads_ && CompileThreads::of_process().take(shared_from_this())) return;
     compile();
     return wait();
   }
-  if (state == State::under_way && !CompileThreads::of_process().allowed()) wait();
+  if (state == State::under_way && !store_.on_threads_) wait();
 }
 
 void Pipeline::compile() const noexcept {

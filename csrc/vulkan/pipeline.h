@@ -113,6 +113,7 @@ class PipelineStore {
   void forget(const Pipeline& pipeline) noexcept;
   struct Disk;
   DeviceImpl& device_;
+  const bool on_threads_;  // a launch leaves compilation to CompileThreads
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::unique_ptr<Disk> disk_;
