@@ -18,7 +18,6 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 
 from backend import load_package
 
@@ -95,6 +94,8 @@ def measure(device: str, seconds: float, quick: bool) -> None:
     import torch
 
     load_package(device)
+    from torch_aule.measure.timing import Stopwatch
+
     synchronize = getattr(torch, device).synchronize
     check(torch, device, 200 if quick else 5000)
     took = {}
@@ -102,10 +103,10 @@ def measure(device: str, seconds: float, quick: bool) -> None:
 
         def sample(calls, call=call):
             synchronize()
-            start = time.perf_counter()
+            watch = Stopwatch()
             for _ in range(calls):
                 call()
-            return (time.perf_counter() - start) / calls * 1e6
+            return watch.seconds / calls * 1e6
 
         sample(10)
         calls = max(3, min(200, int(seconds / 9 * 1e6 / sample(5))))

@@ -1,15 +1,15 @@
 #include <ATen/native/BatchLinearAlgebra.h>
 
 #include "aten/register.h"
+#include "ops/eigen/eig.h"
+#include "ops/eigen/eigh.h"
+#include "ops/eigen/lstsq.h"
+#include "ops/eigen/svd.h"
 #include "ops/linalg/cholesky.h"
-#include "ops/linalg/eig.h"
-#include "ops/linalg/eigh.h"
 #include "ops/linalg/ldl.h"
-#include "ops/linalg/lstsq.h"
 #include "ops/linalg/lu.h"
 #include "ops/linalg/matrix_exp.h"
 #include "ops/linalg/qr.h"
-#include "ops/linalg/svd.h"
 #include "ops/linalg/triangular.h"
 
 namespace at::native {

@@ -58,7 +58,7 @@ void StreamImpl::record_deferred(bool wait) {
         deferred.push_front(std::move(next));
         throw;
       }
-      // What comes behind it goes on, because markers and other threads' work may be among it.
+      // Later commands go on, because markers and other threads' work may be among it.
       if (!failure) failure = std::current_exception();
     }
     // As after a launch that is not deferred: batches hold memory.

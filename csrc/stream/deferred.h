@@ -42,7 +42,7 @@ struct Deferred {
   VkSemaphore timeline = VK_NULL_HANDLE;  // of a wait
 };
 
-// A launch waits for the first command that is deferred when so many are, or uploads of so many bytes.
+// At these numbers of deferred commands, and of bytes of their uploads, a launch waits for the first one.
 constexpr size_t kMostDeferred = 1024;
 constexpr uint64_t kMostDeferredBytes = 64 << 20;
 // Values of the timeline between two markers that are deferred: more than the batches that the commands between them

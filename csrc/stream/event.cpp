@@ -94,7 +94,7 @@ Marker CommandStream::record(bool timing, bool submit) {
   }
   if (!s.deferred.empty()) s.record_deferred(/*wait=*/false);
   marker.value = s.point();
-  // What is deferred is submitted by whoever asks for the marker.
+  // Deferred commands are submitted by whoever asks for the marker.
   if (!submit || timing || !s.deferred.empty() || !s.current || s.current->commands == 0) return marker;
   s.flush();
   const uint64_t behind = s.behind();

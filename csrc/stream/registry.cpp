@@ -4,9 +4,9 @@
 
 #include "core/environment.h"
 #include "core/per_device.h"
+#include "core/queues.h"
 #include "stream/errors.h"
 #include "stream/stream_impl.h"
-#include "vulkan/queues.h"
 
 namespace aule::stream {
 namespace {
@@ -53,13 +53,13 @@ CommandStream& CommandStream::get(int device, int64_t id) {
   const auto& transfer_queues = impl->d->transfer_queues;
   if (impl->copies_only && !transfer_queues.empty()) {
     const auto count = static_cast<uint32_t>(transfer_queues.size());
-    impl->queue = transfer_queues[vulkan::queue_of_transfers(count, id == kToHostStream)].get();
+    impl->queue = transfer_queues[queue_of_transfers(count, id == kToHostStream)].get();
     impl->family = impl->d->transfer_family;
   } else {
     const bool high = has_high_priority(id);
     const auto turn = static_cast<uint32_t>(high ? id - 1 - kNormalStreams : id);
     const auto count = static_cast<uint32_t>(impl->d->queues.size());
-    impl->queue = impl->d->queues[vulkan::queue_of_stream(count, high, turn)].get();
+    impl->queue = impl->d->queues[queue_of_stream(count, high, turn)].get();
     impl->family = impl->d->queue_family;
   }
   impl->cost = &DeviceCost::of(*impl->d);

@@ -178,7 +178,7 @@ struct StreamImpl {
   // Uploads through staging memory. Later submissions of other streams wait for them.
   std::atomic<uint64_t> uploaded{0};      // value of the last one submitted
   uint64_t uploads_awaited = 0;           // count of the device's uploads when this stream last looked
-  std::atomic<uint64_t> uploads_done{0};  // so many of the device's uploads have run, or are this stream's own
+  std::atomic<uint64_t> uploads_done{0};  // of the device's uploads, those known to have run or to be this stream's own
   const std::atomic<uint32_t>* deferred_uploads = nullptr;  // how many streams of the device have what follows
   std::atomic<bool> upload_deferred{false};  // an upload that other streams must wait for is not submitted yet
 

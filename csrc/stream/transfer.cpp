@@ -65,7 +65,7 @@ void record_copy(StreamImpl& s, const Place& to, const Place& from, uint64_t byt
 
 }  // namespace
 
-// Where memory is not unified, mapped memory is the GPU's own, which the processor reaches over the bus.
+// If memory is not unified, mapped memory is the GPU's own, which the processor reaches over the bus.
 // - It does not cache what it reads there. A load of 16 bytes takes about 1 us, and loads may follow each other one by
 //   one, so that 64 bytes take at most about 4 us. The commands of a copy through staging memory take some 8 us of the
 //   18 that .item() took with them on an H200.

@@ -8,6 +8,7 @@
 
 #include "core/environment.h"
 #include "core/per_device.h"
+#include "core/queues.h"
 #include "vulkan/check.h"
 #include "vulkan/device_impl.h"
 #include "vulkan/features.h"
@@ -16,7 +17,6 @@
 #include "vulkan/loop_probe.h"
 #include "vulkan/physical.h"
 #include "vulkan/pipeline.h"
-#include "vulkan/queues.h"
 
 namespace aule::vulkan {
 namespace {

@@ -28,7 +28,7 @@ struct MemoryBudget {
   uint64_t free_bytes, total_bytes;
 };
 
-// What the driver offers, and what this process took of it.
+// The driver's heaps and types, and this process's share of them.
 struct MemoryLayout {
   struct Heap {
     uint64_t bytes;

@@ -88,7 +88,7 @@ class Pipeline : public std::enable_shared_from_this<Pipeline> {
 
 void finish_compilations();  // waits until no thread has a pipeline to compile
 
-// What compiling has cost, of all pipelines of a device so far.
+// The cost of compiling all pipelines of a device so far.
 struct CompileTimes {
   uint64_t pipelines = 0;
   double driver_seconds = 0;  // in vkCreateComputePipelines, the sum over all threads

@@ -10,6 +10,7 @@
 
 #include "added_kernels.h"
 #include "cold_kernels.h"
+#include "core/queues.h"
 #include "device_memory.h"
 #include "fixture.h"
 #include "integers.h"
@@ -21,7 +22,6 @@
 #include "stream/stream_impl.h"
 #include "vulkan/instance.h"
 #include "vulkan/pipeline.h"
-#include "vulkan/queues.h"
 #include "vulkan/device_impl.h"
 #include "stream/errors.h"
 
@@ -31,13 +31,13 @@ namespace {
 
 // Streams of high priority share no queue with the others, and every queue serves one, where there are two or more.
 void queues() {
-  for (uint32_t count = 1; count <= vulkan::kMaxQueues; ++count) {
-    const uint32_t high = vulkan::high_priority_queues(count);
+  for (uint32_t count = 1; count <= kMaxQueues; ++count) {
+    const uint32_t high = high_priority_queues(count);
     CHECK(high < count && (high > 0) == (count > 1));
     std::vector<uint8_t> used(count, 0);
     for (uint32_t turn = 0; turn < 32; ++turn) {
       for (bool wants_high : {false, true}) {
-        const uint32_t queue = vulkan::queue_of_stream(count, wants_high, turn);
+        const uint32_t queue = queue_of_stream(count, wants_high, turn);
         CHECK(queue < count);
         CHECK((queue >= count - high) == (wants_high && high > 0));
         used[queue] = 1;

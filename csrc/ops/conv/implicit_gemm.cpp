@@ -90,7 +90,8 @@ class Operands {
   // Likewise, pieces as further images.
   at::Tensor images(Operand which) const {
     const at::Tensor& t = which == Operand::first ? first_ : second_;
-    return plan_.products == 0 ? of_channels(t, which) : pieces_of_images(channels_last(t, shared_), plan_.products, which);
+    if (plan_.products == 0) return of_channels(t, which);
+    return pieces_of_images(channels_last(t, shared_), plan_.products, which);
   }
   // Of both, if they are scaled.
   const at::Tensor& largest() const { return largest_; }

@@ -3,8 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/access.h"
+#include "ops/conv/channels_last.h"
 #include "ops/conv/route.h"
-#include "ops/conv/shared_operand.h"
 
 namespace aule::ops {
 

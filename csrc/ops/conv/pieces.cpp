@@ -72,7 +72,7 @@ at::Tensor largest_sizes(at::Tensor& x, at::Tensor& y, SharedOperand* shared) {
   const auto groups = [](const at::Tensor& t) {
     return static_cast<uint32_t>(std::min<int64_t>(kGroups, ceil_div(t.numel(), int64_t{kElements})));
   };
-  // What is to be read for `t`: if another pass has found its largest size, that.
+  // The tensor to read for `t`: its largest size alone, if another pass has found that.
   const auto source = [&](at::Tensor& t, int64_t which) {
     const bool is_shared = shared != nullptr && shared->is(t);
     if (is_shared && shared->largest.defined()) {

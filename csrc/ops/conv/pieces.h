@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "ops/conv/shared_operand.h"
+#include "ops/conv/channels_last.h"
 
 namespace aule::ops {
 

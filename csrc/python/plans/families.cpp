@@ -10,6 +10,7 @@
 #include "core/raw_dtype.h"
 #include "ops/copy/plan.h"
 #include "ops/decoding/accept_tokens.h"
+#include "ops/eigen/plan.h"
 #include "ops/fft/plan.h"
 #include "ops/indexing/plan.h"
 #include "ops/linalg/plan.h"

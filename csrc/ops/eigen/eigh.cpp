@@ -1,4 +1,4 @@
-#include "ops/linalg/eigh.h"
+#include "ops/eigen/eigh.h"
 
 #include <ATen/ops/_linalg_eigh_native.h>
 #include <ATen/ops/empty.h>
@@ -9,12 +9,12 @@
 #include <limits>
 
 #include "core/environment.h"
-#include "kernels_linalg.gen.h"
-#include "ops/linalg/jacobi.h"
+#include "kernels_eigen.gen.h"
+#include "ops/eigen/jacobi.h"
 #include "ops/linalg/matrices.h"
-#include "ops/linalg/plan.h"
+#include "ops/eigen/plan.h"
 #include "ops/linalg/structured.h"
-#include "ops/linalg/tridiagonal.h"
+#include "ops/eigen/tridiagonal.h"
 #include "ops/matmul/matmul.h"
 
 namespace aule::ops {

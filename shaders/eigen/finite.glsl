@@ -1,4 +1,4 @@
-// What is not finite, or too large, as 0: by bits, because a compiler may assume that there are no NaNs.
+// Numbers that are not finite, or too large, become 0: by bits, because a compiler may assume that there are no NaNs.
 #ifndef AULE_LINALG_FINITE_GLSL
 #define AULE_LINALG_FINITE_GLSL
 #include "linalg/rounded.glsl"

@@ -3,7 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "ops/linalg/plan.h"
+#include "ops/eigen/plan.h"
 
 namespace aule::ops {
 

@@ -1,10 +1,9 @@
-// What the kernels share that join blocks of a tridiagonal matrix, two and two (Cuppen; Gu and Eisenstat: A
-// divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem, 1995). With the eigenvectors Q1 and Q2 of both
-// blocks, T = Q (D + rho z z^T) Q^T, and Q times the eigenvectors of D + rho z z^T are those of T. Matrices are
-// padded to n rows, blocks are of equal sizes, and a merge of `size` rows has the elements from merge * size on of each
-// field.
+// Shared by the kernels that join blocks of a tridiagonal matrix, two and two (Cuppen; Gu and Eisenstat: A
+// divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem, 1995). With both blocks' eigenvectors Q1 and
+// Q2, T = Q (D + rho z z^T) Q^T, and Q times the eigenvectors of D + rho z z^T are those of T. Matrices are padded to n
+// rows, blocks are of equal sizes, and a merge of `size` rows has the elements from merge * size on of each field.
 #include "common/indexing.glsl"
-#include "linalg/finite.glsl"
+#include "eigen/finite.glsl"
 
 struct Params {
   uint64_t values, vectors;  // of both blocks: [batches, n], [merges, 2, size / 2, size / 2]

@@ -1,8 +1,8 @@
 #pragma aule axis C float double
 #pragma aule feature float64 if C=double
 // Eigenvalues and eigenvectors of the small tridiagonal matrices that a large one is torn into, by implicit QL
-// (EISPACK's imtql2). Where blocks meet, T = diag(T1, T2) + |e| u u^T with u = (0 .. 0, 1, sign(e), 0 .. 0): |e| is taken
-// from both diagonals here, on all levels at once. Rows past the matrix get a value that no eigenvalue has.
+// (EISPACK's imtql2). Where blocks meet, T = diag(T1, T2) + |e| u u^T with u = (0 .. 0, 1, sign(e), 0 .. 0): |e| is
+// taken from both diagonals here, on all levels at once. Rows past the matrix get a value that no eigenvalue has.
 //
 // A workgroup has a block. Each invocation has a row of the vectors, and steps through the same rotations on its own
 // copy of the matrix, so that none waits.
@@ -16,7 +16,7 @@ struct Params {
   uint n, size, blocks, batches;  // blocks of a matrix
 };
 #include "common/params.glsl"
-#include "linalg/finite.glsl"
+#include "eigen/finite.glsl"
 
 const uint SIDE = 32u, TURNS = 40u;
 shared R d_[SIDE * SIDE];

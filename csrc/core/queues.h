@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace aule::vulkan {
+namespace aule {
 
 constexpr uint32_t kMaxQueues = 8;
 constexpr float kNormalPriority = 0.5f, kHighPriority = 1.0f;  // Vulkan's scale of queues within one device
@@ -21,4 +21,4 @@ constexpr uint32_t queue_of_stream(uint32_t queues, bool high, uint32_t turn) {
   return high && last != 0 ? normal + turn % last : turn % normal;
 }
 
-}  // namespace aule::vulkan
+}  // namespace aule

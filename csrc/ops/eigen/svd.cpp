@@ -1,7 +1,7 @@
 // Singular values of B = A, or A^H if A is wide: B = Q R, the columns of R^H V' .. rotate into V S, and B V = U S.
 // Columns of singular values that vanish are noise, or 0; QR of the columns makes them orthonormal to the others, which
 // it leaves as they are but for a sign, and completes U.
-#include "ops/linalg/svd.h"
+#include "ops/eigen/svd.h"
 
 #include <ATen/ops/_linalg_svd_native.h>
 #include <ATen/ops/div.h>
@@ -11,7 +11,7 @@
 
 #include <algorithm>
 
-#include "ops/linalg/jacobi.h"
+#include "ops/eigen/jacobi.h"
 #include "ops/linalg/matrices.h"
 #include "ops/linalg/qr.h"
 #include "ops/linalg/structured.h"

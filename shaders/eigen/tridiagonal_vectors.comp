@@ -4,7 +4,7 @@
 // the last one first. Rows are of the columns of both blocks. An invocation has a column.
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
-#include "linalg/tridiagonal_merge.glsl"
+#include "eigen/tridiagonal_merge.glsl"
 
 void main() {
   const uint64_t invocation = linear_invocation();

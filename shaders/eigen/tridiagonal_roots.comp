@@ -5,7 +5,7 @@
 // to a rounding. An invocation has a root. `turns` of the halvings are a launch's, from the first one at turn 0 on.
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
-#include "linalg/tridiagonal_merge.glsl"
+#include "eigen/tridiagonal_merge.glsl"
 
 #ifdef C_double
 #define BITS uint64_t

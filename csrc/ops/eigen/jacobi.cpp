@@ -1,4 +1,4 @@
-#include "ops/linalg/jacobi.h"
+#include "ops/eigen/jacobi.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "kernels_linalg.gen.h"
-#include "ops/linalg/plan.h"
+#include "kernels_eigen.gen.h"
+#include "ops/eigen/plan.h"
 #include "ops/tensor/tensor_arg.h"
 
 namespace aule::ops {

@@ -5,7 +5,7 @@
 // invocation has one.
 layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
-#include "linalg/tridiagonal_merge.glsl"
+#include "eigen/tridiagonal_merge.glsl"
 
 void main() {
   const uint64_t invocation = linear_invocation();

@@ -1,6 +1,6 @@
 // gels: A = Q R, x = R^-1 Q^H b; of a wide A, A^H = Q R, x = Q R^-H b. The other drivers differ in speed on a CPU
 // alone: A = U S V^H, x = V S^+ U^H b, without the singular values up to rcond times the largest.
-#include "ops/linalg/lstsq.h"
+#include "ops/eigen/lstsq.h"
 
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/ops/_linalg_check_errors.h>
@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/linalg/jacobi.h"
+#include "ops/eigen/jacobi.h"
 #include "ops/linalg/matrices.h"
 #include "ops/linalg/qr.h"
 #include "ops/linalg/triangular.h"

@@ -1,6 +1,6 @@
 // A = Z T Z^H in complex numbers: reflections make a Hessenberg matrix, QR iteration a triangular one; its eigenvectors
 // are found by substitution, and Z takes them to those of A.
-#include "ops/linalg/eig.h"
+#include "ops/eigen/eig.h"
 
 #include <ATen/native/LinearAlgebraUtils.h>
 #include <ATen/ops/_linalg_check_errors.h>
@@ -16,10 +16,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels_linalg.gen.h"
-#include "ops/linalg/jacobi.h"
+#include "kernels_eigen.gen.h"
+#include "ops/eigen/jacobi.h"
 #include "ops/linalg/matrices.h"
-#include "ops/linalg/plan.h"
+#include "ops/eigen/plan.h"
 #include "ops/matmul/matmul.h"
 #include "ops/tensor/contiguous_out.h"
 #include "ops/tensor/loop_limit.h"

@@ -1,4 +1,4 @@
-#include "ops/linalg/tridiagonal.h"
+#include "ops/eigen/tridiagonal.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels_linalg.gen.h"
-#include "ops/linalg/jacobi.h"
+#include "kernels_eigen.gen.h"
+#include "ops/eigen/jacobi.h"
 #include "ops/linalg/matrices.h"
 #include "ops/linalg/qr.h"
 #include "ops/matmul/matmul.h"
@@ -21,7 +21,7 @@ constexpr int64_t kWidth = 32, kSlots = 64;   // WIDTH, SLOTS of tridiagonal_ste
 constexpr int64_t kNumbers = 8, kPlaces = 3;  // fields of tridiagonal_merge.glsl
 uint32_t u32(int64_t x) { return static_cast<uint32_t>(x); }
 
-// What the steps of a matrix share.
+// The buffers that a matrix's steps share.
 struct Steps {
   const at::Tensor& a;
   const TridiagonalPlan& plan;
@@ -89,7 +89,7 @@ Tridiagonal tridiagonalize(const at::Tensor& a, const TridiagonalPlan& plan) {
 
 namespace {
 
-// What the merges of a level share. The parameters of their kernels are the same.
+// The buffers that merges share. Their kernels have the same parameters.
 struct Merges {
   const at::Tensor& beside;
   const TridiagonalPlan& plan;

@@ -9,7 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const bool IN_SHARED = true;
 layout(constant_id = 2) const int ELEMS = 1024;
 #include "common/dtype.glsl"
-#include "linalg/tridiagonal_merge.glsl"
+#include "eigen/tridiagonal_merge.glsl"
 
 shared R sorted_d[ELEMS];
 shared R sorted_z[ELEMS];
