@@ -20,7 +20,7 @@ struct Params {
 };
 #include "common/params.glsl"
 
-shared R partials[LOCAL];
+#include "eigen/all_of.glsl"
 
 C source(uint64_t origin, uint i, uint j) {
   ScalarRef a = ScalarRef(origin);
@@ -35,16 +35,6 @@ R power_of_two(R x) {
   R r = R(1);
   for (int i = 0; i > LEAST_EXPONENT && x / r < R(1); --i) r *= R(0.5);
   for (int i = 0; i < -LEAST_EXPONENT && x / r > R(2); ++i) r *= R(2);
-  return r;
-}
-
-// Of what the invocations have, the largest, or the sum.
-R all_of(R mine, bool is_sum) {
-  partials[gl_LocalInvocationID.x] = mine;
-  barrier();  // partials are there
-  R r = R(0);
-  for (int l = 0; l < LOCAL; ++l) r = is_sum ? r + partials[l] : max(r, partials[l]);
-  barrier();  // partials are read
   return r;
 }
 

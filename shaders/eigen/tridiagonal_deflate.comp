@@ -14,7 +14,7 @@ layout(constant_id = 2) const int ELEMS = 1024;
 shared R sorted_d[ELEMS];
 shared R sorted_z[ELEMS];
 shared uint sorted_at[ELEMS];
-shared R partials[LOCAL];
+#include "eigen/all_of.glsl"
 uint base;
 
 // In order, where shared memory does not hold them in fields that nobody needs yet.
@@ -31,15 +31,6 @@ void put_sorted(uint i, R d, R z, uint at) {
     put_number(ABOVE, base + i, z);
     put_place(FIRST, base + i, at);
   }
-}
-
-R all_of(R mine, bool is_sum) {
-  partials[gl_LocalInvocationID.x] = mine;
-  barrier();  // partials are there
-  R r = R(0);
-  for (int l = 0; l < LOCAL; ++l) r = is_sum ? r + partials[l] : max(r, partials[l]);
-  barrier();  // partials are read
-  return r;
 }
 
 struct Rest {
