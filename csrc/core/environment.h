@@ -84,7 +84,7 @@ enum class ScaledHalves : uint8_t { by_cost, always, never };
   X(Numbers,          attention_tiles_dkdv,  {})                     \
   X(double,           attention_role_split,  0)                      \
   X(bool,             attention_acc_is_a_operand, true)              \
-  X(double,           attention_workspace,   0)                      \
+  X(double,           attention_workspace,   -1)                     \
   X(PieceType,        float32_pieces,        PieceType::bfloat16)    \
   X(bool,             quantized_dot,         false)                  \
   X(ProductParts,     product_parts,         ProductParts::never)    \

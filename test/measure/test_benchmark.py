@@ -274,10 +274,10 @@ def test_a_failing_case_is_recorded(device):
 def test_forms_of_attention_in_builds_that_read_the_environment(monkeypatch):
     monkeypatch.delattr(torch_aule._C, "set_overrides", raising=False)
     monkeypatch.setenv("AULE_ATTENTION_WORKSPACE", "3")
-    settings = form_settings("workspace", 64)
+    settings = form_settings("two_passes", 64)
     for _ in range(2):
         with settings:
-            assert os.environ["AULE_ATTENTION_WORKSPACE"] == "1024"
+            assert os.environ["AULE_ATTENTION_WORKSPACE"] == "0"
         assert os.environ["AULE_ATTENTION_WORKSPACE"] == "3"
 
 
@@ -288,10 +288,10 @@ def test_forms_of_attention_in_builds_with_overrides(monkeypatch):
     current = [Overrides(attention_workspace="3")]
     monkeypatch.setattr(torch_aule._C, "overrides", lambda: Overrides(current[-1]), raising=False)
     monkeypatch.setattr(torch_aule._C, "set_overrides", current.append, raising=False)
-    settings = form_settings("workspace", 64)
+    settings = form_settings("two_passes", 64)
     for _ in range(2):
         with settings:
-            assert current[-1] == {"attention_workspace": "1024"}
+            assert current[-1] == {"attention_workspace": "0"}
         assert current[-1] == {"attention_workspace": "3"}
 
 

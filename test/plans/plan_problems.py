@@ -52,6 +52,9 @@ DEVICES = {
     # The same with TORCH_AULE_DISABLE=cpu_kernels.
     "lavapipe_as_gpu": device("other", *LAVAPIPE, 256, (65535, 65535, 65535), 0, "float64", *MATRICES),
 }  # fmt: skip
+GIB = 1 << 30
+for _name, _memory in (("h200", 139), ("rdna3", 24), ("arc", 12)):
+    DEVICES[_name]["device_heap_bytes"] = _memory * GIB
 #: What a device's matrix units answer to the probe, by dtype; or the little that is known without an answer.
 OPAQUE = {"usable": True, "m": 8, "n": 16, "subgroup": 16}
 LAYOUTS = {
@@ -144,7 +147,7 @@ WORKSPACE_OF = {"is_lower_triangle": 0, "failed_bytes": 0}
 
 
 def ds_workspaces():
-    """Backward problems, what else decides whether dS goes through a workspace, and the override in MiB."""
+    """Backward problems, what else decides whether dS goes through a workspace, and the override in MiB, if any."""
     for dim, mib in itertools.product((32, 64, 80, 128, 192, 256), ("8", "1024")):
         yield mib, problem("ds_workspace", dims=(dim, dim)), {}
         causal = problem("ds_workspace", "bf16", dims=(dim, dim), masked=1)
@@ -155,6 +158,11 @@ def ds_workspaces():
     yield "100000", problem("ds_workspace", lengths=(50000, 50000), heads=(1, 1), batch=1), {}
     yield "64", problem("ds_workspace", "f32"), {}
     yield "64", problem("ds_workspace", ragged=1), {}
+    for lengths, dim in itertools.product((1024, 8192, 32768), (64, 80, 128, 256)):  # the planner decides
+        yield "", problem("ds_workspace", lengths=(lengths, lengths), dims=(dim, dim), heads=(32, 8)), {}
+        causal = problem("ds_workspace", lengths=(lengths, lengths), dims=(dim, dim), masked=1)
+        yield "", causal, {"is_lower_triangle": 1}
+    yield "", problem("ds_workspace", dims=(128, 128)), {"failed_bytes": 1 << 24}
 
 
 #: What the planner of blocks knows beside the problem.
@@ -213,8 +221,10 @@ def sections(device) -> list[dict[str, str]]:
             name = " ".join([text_of(*p), *(f"{key}={value}" for key, value in overrides.items())])
             replaced[name] = plan(*p, **overrides)
     for mib, (which, values), known in ds_workspaces():
-        name = " ".join([text_of(which, values), *words_of(known, WORKSPACE_OF), f"attention_workspace={mib}"])
-        workspaces[name] = plan(which, values | known, attention_workspace=mib)
+        settings = {"attention_workspace": mib} if mib else {}
+        words = [f"{name}={value}" for name, value in settings.items()]
+        name = " ".join([text_of(which, values), *words_of(known, WORKSPACE_OF), *words])
+        workspaces[name] = plan(which, values | known, **settings)
     if device in LIMITED_DEVICES:
         for (which, values), known in blocks():
             walked[" ".join([text_of(which, values), *words_of(known, BLOCKS_OF)])] = limited(which, values | known)

@@ -48,6 +48,30 @@ def test_caches_in_8_bits():
     assert Planner("h200", max_push_constant_bytes=128)(*few) == "none"
 
 
+def test_choice_of_a_ds_workspace():
+    """By the device's memory, and by what was measured of its architecture."""
+
+    def total(gib, lengths, dim, heads=(16, 16), known=None, **changed):
+        plan = Planner("h200", device_heap_bytes=gib * plan_problems.GIB, **changed)
+        which, values = problem("ds_workspace", lengths=(lengths, lengths), dims=(dim, dim), heads=heads)
+        text = plan(which, values | (known or {}))
+        if text == "none":
+            return 0
+        heads, head_bytes, halves = (int(re.search(rf"\b{name}=(\d+)", text)[1]) for name in words)
+        return heads * head_bytes * halves
+
+    words = ("heads", "head_bytes", "halves")
+    assert total(139, 1024, 128) == 2 * 16 * 2 * 1024**2  # all heads at once
+    assert total(139, 16384, 128) == 2 * plan_problems.GIB > total(64, 16384, 128) == plan_problems.GIB
+    assert total(16, 8192, 128) == 256 << 20  # in one part: two would leave half of 132 multiprocessors idle
+    assert total(8, 8192, 128) == 0 < total(8, 4096, 128)  # and one leaves it here
+    assert total(8, 8192, 128, multiprocessors=48) == 128 << 20
+    assert total(139, 8192, 80) == 0 < total(139, 8192, 96)
+    ada = {"name": "NVIDIA GeForce RTX 4090", "device_id": 0x2684, "multiprocessors": 128}
+    assert total(24, 2048, 128, **ada) == 0 < total(24, 2048, 192, **ada) <= 384 << 20
+    assert total(139, 1024, 128, known={"failed_bytes": 16 << 20}) == 0  # 8 MiB: 4 of 32 heads, 32 workgroups
+
+
 def test_architectures():
     """From what drivers say; parts of a vendor that are not listed are the vendor's."""
     names = {

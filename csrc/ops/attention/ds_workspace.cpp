@@ -9,6 +9,7 @@
 #include "core/environment.h"
 #include "core/failure.h"
 #include "core/per_device.h"
+#include "ops/attention/family/tuning_table.h"
 
 namespace aule::ops {
 namespace {
@@ -20,9 +21,20 @@ std::atomic<int64_t>& failed_on(int device) {
   static const PerDevice<std::atomic<int64_t>> bytes;
   return bytes[device];
 }
-int64_t most_bytes(double mib, int64_t failed) {
-  const auto bytes = static_cast<int64_t>(std::min(mib, 1e6) * 1048576);
+// Negative: the planner decides.
+int64_t most_bytes(const DeviceProfile& profile, double mib, int64_t failed) {
+  constexpr int64_t kMost = int64_t{2} << 30;
+  const int64_t bytes = mib < 0 ? std::min(kMost, static_cast<int64_t>(profile.device_heap_bytes / 64))
+                                : static_cast<int64_t>(std::min(mib, 1e6) * 1048576);
   return failed == 0 ? bytes : std::min(bytes, failed / 2);
+}
+
+// Whether the planner takes a workspace by itself. A chunk whose workgroups leave multiprocessors idle costs more than
+// the products that it saves (docs/ladders/flash_attn_bwd_dq_from_ds.md).
+bool pays(const DeviceProfile& profile, const AttentionProblem& problem, int64_t chunk_groups, bool whole) {
+  return !profile.is_software() &&
+         std::max(problem.head_dim, problem.v_dim) >= family_limits(profile).ds_workspace_dim &&
+         (whole || 4 * chunk_groups >= 3 * int64_t{profile.multiprocessors});
 }
 
 bool in_pairs(const MatrixLayout& layout) {
@@ -64,7 +76,7 @@ std::optional<DsWorkspacePlan> plan_ds_workspace(const DeviceProfile& profile, c
   const AttentionProblem& problem = given.attention;
   const FlashCoopMatPlan& dkdv = given.dkdv;
   const double asked = overrides.attention_workspace;
-  if (asked <= 0 || given.dq.opaque || dkdv.opaque || problem.ragged) return {};
+  if (asked == 0 || given.dq.opaque || dkdv.opaque || problem.ragged) return {};
   const MatrixLayout& layout = problem.layout;
   if (!dkdv.acc_is_a_operand || layout.m != layout.n || layout.elements != 8) return {};
   DsWorkspacePlan workspace;
@@ -83,13 +95,19 @@ std::optional<DsWorkspacePlan> plan_ds_workspace(const DeviceProfile& profile, c
   workspace.key_blocks = static_cast<int>(keys / layout.m);
   workspace.head_bytes =
       problem.heads / problem.kv_heads * (workspace.triangle ? pitch * (pitch + workspace.dq.block) : 2 * pitch * keys);
-  const int64_t budget = most_bytes(asked, given.failed_bytes);
+  const int64_t budget = most_bytes(profile, asked, given.failed_bytes);
   const int64_t heads = problem.batch * problem.kv_heads;
-  workspace.halves = 2 * workspace.head_bytes <= budget && workspace.head_bytes * heads > budget ? 2 : 1;
-  const int64_t room = budget / workspace.halves / workspace.head_bytes;
-  if (room == 0) return {};
-  const int64_t chunks = ceil_div(heads, room);
-  workspace.heads = ceil_div(heads, chunks);  // of equal size, so the last is not small
+  // Chunks are of equal size, so the last is not small. 0: a head has no room.
+  const auto heads_of_chunk = [&](int halves) {
+    const int64_t room = budget / halves / workspace.head_bytes;
+    return room == 0 ? 0 : ceil_div(heads, ceil_div(heads, room));
+  };
+  const auto suits = [&](int64_t chunk) {
+    return chunk > 0 && (asked > 0 || pays(profile, problem, chunk * (keys / dkdv.block), chunk == heads));
+  };
+  workspace.halves = heads_of_chunk(1) < heads && suits(heads_of_chunk(2)) ? 2 : 1;
+  workspace.heads = heads_of_chunk(workspace.halves);
+  if (!suits(workspace.heads)) return {};
   return workspace;
 }
 

@@ -27,7 +27,8 @@ DsWorkspaceProblem ds_workspace_problem(const AttentionCall& call, const FlashCo
                                         const FlashCoopMatPlan& dkdv);
 
 // Pure. Nothing if dQ is to compute S and dS again: no kernel serves the problem, or one key head is larger than the
-// workspace may be. The override attention_workspace is the most that it takes, in MiB; 0: none.
+// workspace may be. The override attention_workspace is the most that it takes, in MiB; 0: none; negative: the planner
+// decides, and takes 1/64 of the device's memory, at most 2 GiB.
 std::optional<DsWorkspacePlan> plan_ds_workspace(const DeviceProfile& profile, const DsWorkspaceProblem& problem,
                                                  const Overrides& overrides);
 std::string text_of(const DsWorkspacePlan& plan);  // "member=number ... dq of its kernel"

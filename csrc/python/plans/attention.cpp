@@ -52,6 +52,7 @@ DeviceProfile profile_from(const py::dict& values) {
   FIELD(max_push_constant_bytes);
   FIELD(max_workgroup_invocations);
   FIELD(max_loop_iterations);
+  FIELD(device_heap_bytes);
 #undef FIELD
   if (values.contains("coopmat_shapes")) {
     for (const auto& s : py::cast<std::vector<std::array<uint32_t, 5>>>(values["coopmat_shapes"])) {

@@ -76,8 +76,8 @@ OPAQUE_NAMES = ("coopmat_opaque", "staged")  # of today, and of builds before th
 
 def form_settings(form: str, d: int) -> Override:
     """The words that ask for a form of attention: the end of the case's name."""
-    if form == "workspace":
-        return Override(attention_workspace="1024")  # MiB
+    if form == "two_passes":
+        return Override(attention_workspace="0")
     if form != "opaque":
         return Override()
     from torch_aule.attention import active_attention_variants
@@ -177,9 +177,9 @@ def attention(sizes: Sizes) -> list[Case]:
                 target = Target("twin", 0.95, twin=twin(n, d, causal, backward))
             cases.append(_case(n, d, causal, backward, dtype, target=target, baselines=FLASH_AND_CUDNN, main=True,
                                **layout(n, d)))  # fmt: skip
-    for form, (backward, causal), d in itertools.product(("opaque", "workspace"), modes, sizes.dims):
-        if form == "workspace" and not (backward and d == max(sizes.dims)):
-            continue  # narrower heads gain nothing by a workspace
+    for form, (backward, causal), d in itertools.product(("opaque", "two_passes"), modes, sizes.dims):
+        if form == "two_passes" and not (backward and d == max(sizes.dims)):
+            continue  # narrower heads have two passes anyway
         row = ATTENTION_FORMS.get((form, backward, causal))
         for index, n in enumerate(sizes.lengths):
             target = Target("cuda", row[index], row[2]) if row else None

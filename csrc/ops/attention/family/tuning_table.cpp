@@ -63,17 +63,19 @@ struct Tuning {
   FamilyLimits limits;
 };
 using CoopMatTables = std::array<std::span<const CoopMatEntry>, kTables>;
-// Measured on an H200; the other generations have as many registers and as much shared memory.
-constexpr Architecture kNvidia[] = {A::turing, A::ampere, A::ada, A::hopper, A::blackwell, A::nvidia};
+// Measured on an H200; the other generations have as many registers and as much shared memory, but slower memory.
+constexpr Architecture kHopper[] = {A::hopper};
+constexpr Architecture kNvidia[] = {A::turing, A::ampere, A::ada, A::blackwell, A::nvidia};
 constexpr Architecture kAmd[] = {A::gcn,   A::rdna1, A::rdna2, A::rdna3, A::rdna4,
                                  A::cdna1, A::cdna2, A::cdna3, A::cdna4, A::amd};
 constexpr CoopMatTables kTablesNvidia{kForward, kForwardMasked, kForwardModified, kDq, kDkDv};
 constexpr CoopMatTables kTablesUnknown{kForwardUnknown, kForwardUnknown, kForwardUnknown, kDqUnknown, kDkDvUnknown};
 constexpr Tuning kTunings[] = {
+    {kHopper, kTablesNvidia, true, {.ds_workspace_dim = 96}},
     {kNvidia, kTablesNvidia, true, {}},
     // Wider heads spill registers on RDNA3 if the layout is unknown. On CDNA3, 512 invocations have 128 registers each,
     // too few for the loads in flight.
-    {kAmd, kTablesUnknown, false, {192, 256}},
+    {kAmd, kTablesUnknown, false, {.opaque_dim = 192, .splitkv_local = 256}},
     {{}, kTablesUnknown, false, {}},
 };
 

@@ -24,6 +24,9 @@ CoopMatEntry coopmat_entry(const DeviceProfile& profile, const AttentionProblem&
 struct FamilyLimits {
   int opaque_dim = 256;     // widest head of cooperative matrices of unknown layout
   int splitkv_local = 512;  // invocations of split-KV, if operands are loaded 16 bytes at a time
+  // Narrowest head whose backward is faster with dS in a workspace. A pair of a query and a key saves two products of a
+  // head's columns for 4 bytes of memory's traffic.
+  int ds_workspace_dim = 192;
 };
 FamilyLimits family_limits(const DeviceProfile& profile);
 
