@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from helpers import ROOT, check_python, run_interpreter, run_python
 
 sys.path.insert(0, str(ROOT / "tools"))
 import run_tests  # noqa: E402
+import test_bounds  # noqa: E402
 import test_times as table  # noqa: E402
 
 REPORT = """<?xml version="1.0"?><testsuites><testsuite name="pytest" tests="4">
@@ -201,3 +203,42 @@ def test_a_forked_interpreter_that_hangs_is_stopped():
     with pytest.raises(subprocess.TimeoutExpired):
         run_python("import time; time.sleep(600)", timeout=2)
     assert check_python("print('again')") == "again\n"
+
+
+def test_shares_of_bounds():
+    for text, share in (
+        ("0.25 < 0.5", 0.5),
+        ("2e-05 <= 0.0001", 0.2),
+        ("tensor(0.0030, dtype=torch.float64) <= (2 * (0.001 + 0.001))", 0.75),
+        ("0.5 < (0.5 * max(1.0, 2))", None),  # pytest has replaced calls by their results
+        ("tensor(0.0030, dtype=torch.float64) <= 0.004", 0.75),
+        ("(0.5) < 2", 0.25),
+        ("3 < 4", None),  # whole numbers are counts
+        ("0.5 > 0.25", None),
+        ("0.5 < x.bound", None),
+    ):
+        found = test_bounds.share_of(text)
+        assert found == share if share is None else abs(found - share) < 1e-6, text
+    one = torch.tensor([1.0, 4.0])
+    assert abs(test_bounds.share_of_close(one + torch.tensor([0.0, 0.5]), one, 0.25, 0.0) - 0.5) < 1e-6
+    assert test_bounds.share_of_close(one, one, 0, 0) is test_bounds.share_of_close([1.0], [1.0], 0.1, 0.1) is None
+    assert test_bounds.share_of_close(one.int(), one.int(), 0.1, 0.1) is None
+
+
+def test_bounds_of_a_file(tmp_path):
+    """Each test with as many seeds, until one fails; the largest share of each comparison."""
+    (tmp_path / "test_x.py").write_text(
+        "import torch\n"
+        "runs = [0, 0]\n"
+        "def test_more():\n    runs[0] += 1\n    assert 0.1 * runs[0] < 0.35\n"
+        "def test_close():\n    runs[1] += 1\n"
+        "    torch.testing.assert_close(torch.ones(2), torch.ones(2) + 0.01 * runs[1], rtol=0, atol=0.05)\n"
+    )
+    command = ["tools/test_bounds.py", "--seeds", "4", "--share", "0.7", "-p", "no:cacheprovider", str(tmp_path)]
+    ended = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 1, ended.stderr
+    assert "1 failed, 7 passed" in ended.stdout
+    assert re.findall(r"^ (\d\.\d\d)  \S*(test_\w+)  (.*)", ended.stdout, re.M) == [
+        ("0.86", "test_more", "line 5: 0.1 * runs[0] < 0.35"),
+        ("0.80", "test_close", "assert_close, rtol 0, atol 0.05"),
+    ]
