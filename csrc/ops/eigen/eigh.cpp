@@ -70,12 +70,11 @@ void eigh(const at::Tensor& values, const at::Tensor& vectors, const at::Tensor&
   if (vectors.numel() == 0) return;
   const at::Tensor a = matrices_of(vectors);
   const int64_t n = a.size(1);
-  const JacobiStart start = start_from_hermitian(a, upper);
-  const at::Tensor sorted = values.view({a.size(0), n});
   const auto plan = tridiagonal_plan(profile_of(a), number_dtype("linalg_eigh", a), n, a.size(0), overrides());
+  const JacobiStart start = start_from_hermitian(a, upper, !plan.has_value());
+  const at::Tensor sorted = values.view({a.size(0), n});
   at::Tensor v;
   if (plan) {
-    start.w.copy_(start.h);
     const Tridiagonal t = tridiagonalize(start.w, *plan);
     const Eigenpairs pairs = eigenpairs(t, *plan);
     if (!compute_v) {

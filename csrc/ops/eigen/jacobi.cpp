@@ -27,29 +27,47 @@ at::Tensor empty_reals(const at::Tensor& like, at::IntArrayRef sizes) {
 
 namespace {
 
-JacobiStart start(const at::Tensor& a, int64_t n, bool is_hermitian, bool upper) {
+JacobiStart start(const at::Tensor& a, int64_t n, bool is_hermitian, bool upper, bool shifted) {
+  constexpr int64_t kLeastElems = 16, kMostGroups = 128;  // of an invocation, of a matrix
   JacobiStart s{empty_matrices(a, n, n), is_hermitian ? empty_matrices(a, n, n) : at::Tensor(),
                 empty_reals(a, {a.size(0)})};
-  TensorArgs args;
-  JacobiStartParams p{};
-  p.a = args.read(a);
-  p.w = args.write(s.w);
-  if (is_hermitian) p.h = args.write(s.h);
-  p.scale = args.write(s.scale);
-  p.a_batch = a.stride(0);
-  p.a_column = u32(a.stride(2));
-  p.n = u32(n);
   const int local = n <= 16 ? 32 : n <= 256 ? 64 : 256;
-  launch(current(a), kernel::jacobi_start(dtype_of_columns(a)),
-         {.local = local, .hermitian = is_hermitian, .upper = upper}, p, args,
-         linear_grid(static_cast<uint64_t>(a.size(0))));
+  const int64_t groups = shifted ? 1 : std::clamp<int64_t>(n * n / (local * kLeastElems), 1, kMostGroups);
+  const at::Tensor largest = groups == 1 ? at::Tensor() : empty_reals(a, {a.size(0), groups});
+  const auto step = [&](int which) {
+    TensorArgs args;
+    JacobiStartParams p{};
+    p.a = args.read(a);
+    if (which != 1) {
+      p.w = args.write(s.w);
+      if (is_hermitian) p.h = args.write(s.h);
+      p.scale = args.write(s.scale);
+    }
+    if (which == 1) p.largest = args.write(largest);
+    if (which == 2) p.largest = args.read(largest);
+    p.a_batch = a.stride(0);
+    p.a_column = u32(a.stride(2));
+    p.n = u32(n);
+    p.groups = u32(groups);
+    launch(current(a), kernel::jacobi_start(dtype_of_columns(a)),
+           {.local = local, .hermitian = is_hermitian, .upper = upper, .shifted = shifted, .step = which}, p, args,
+           linear_grid(static_cast<uint64_t>(a.size(0) * groups)));
+  };
+  if (groups == 1) {
+    step(0);
+  } else {
+    step(1);
+    step(2);
+  }
   return s;
 }
 
 }  // namespace
 
-JacobiStart start_from_triangle(const at::Tensor& r) { return start(r, r.size(2), false, false); }
-JacobiStart start_from_hermitian(const at::Tensor& a, bool upper) { return start(a, a.size(2), true, upper); }
+JacobiStart start_from_triangle(const at::Tensor& r) { return start(r, r.size(2), false, false, false); }
+JacobiStart start_from_hermitian(const at::Tensor& a, bool upper, bool shifted) {
+  return start(a, a.size(2), true, upper, shifted);
+}
 
 void orthogonalize(const at::Tensor& w) {
   const int64_t batch = w.size(0);
@@ -117,10 +135,13 @@ void sort_columns(const at::Tensor& values, const at::Tensor& scale, const at::T
     p.rows = u32(vectors.size(1));
   }
   p.n = u32(values.size(1));
-  const int local = p.n <= 32 ? 32 : 256;
+  const uint32_t local = p.n <= 32 ? 32 : 256, lanes = p.n <= 32 ? 1 : 8;
   launch(current(values), kernel::jacobi_sort(dtype),
-         {.local = local, .descending = descending, .has_vectors = vectors.defined()}, p, args,
-         linear_grid(static_cast<uint64_t>(values.size(0))));
+         {.local = static_cast<int>(local),
+          .descending = descending,
+          .has_vectors = vectors.defined(),
+          .lanes = static_cast<int>(lanes)},
+         p, args, linear_grid(static_cast<uint64_t>(values.size(0)) * ceil_div(p.n, local / lanes)));
 }
 
 }  // namespace aule::ops

@@ -17,8 +17,8 @@ struct JacobiStart {
 };
 // The start for the upper triangles in the first rows of `r`: w = r^H / scale.
 JacobiStart start_from_triangle(const at::Tensor& r);
-// The start for Hermitian matrices, of which one triangle is read: w = h + shift, positive definite.
-JacobiStart start_from_hermitian(const at::Tensor& a, bool upper);
+// The start for Hermitian matrices, of which one triangle is read: w = h, or h + shift, positive definite.
+JacobiStart start_from_hermitian(const at::Tensor& a, bool upper, bool shifted);
 
 // Rotates the columns of w until they are orthogonal, without waiting to see whether they are.
 void orthogonalize(const at::Tensor& w);
