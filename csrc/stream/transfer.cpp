@@ -256,7 +256,12 @@ void CommandStream::download(void* host, uint64_t src, uint64_t bytes) {
       s.refuse_capture("a copy to host memory");
       value = s.is_idle() ? 0 : s.point();
     }
-    if (value != 0) await(value);
+    if (value != 0) {
+      await(value);
+    } else {
+      // A trace counts reads as waits. Whether the device is done already is chance.
+      const HostSpan span("aule wait");
+    }
     // A copy by the device would run after these, as all work that is submitted later.
     s.other_uploads_done(/*wait=*/true);
     raise_failure();

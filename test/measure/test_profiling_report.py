@@ -78,6 +78,13 @@ def test_report_of_a_model(device, model, known_roof, tmp_path):
     assert not re.search(r"<script|<link|src=|href=|url\(", html)  # nothing from elsewhere
 
 
+def test_a_read_of_an_idle_device_is_a_wait(device):
+    x = torch.randn(3, device=device)
+    torch.aule.synchronize()
+    found = trace.take(lambda: x[1].item(), 3, None)
+    assert found.waits == 1 and found.launches == 0
+
+
 def test_svg_is_sound(device, model, known_roof):
     report = profiling.profile_model_inference(model, {"x": torch.randn(5, 33, device=device), "scale": 2.0}, runs=1)
     svg = ElementTree.fromstring(page.kernels_plot(report))

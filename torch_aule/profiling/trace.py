@@ -82,7 +82,8 @@ class Trace:
     device_seconds : float
         Time in which the device worked.
     submits, waits : float
-        Submissions, and waits of the host for the device, within a call: that for its end is not counted.
+        Submissions, and waits of the host for the device, within a call: that for its end is not counted. A read of a
+        value is a wait, even if the device is done already.
     wait_seconds : float
         The host's time in all waits.
     """
