@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,18 +228,13 @@ def test_shares_of_bounds():
 
 def test_bounds_of_a_file(tmp_path):
     """Each test with as many seeds, until one fails; the largest share of each comparison."""
-    (tmp_path / "test_x.py").write_text(
-        "import torch\n"
-        "runs = [0, 0]\n"
-        "def test_more():\n    runs[0] += 1\n    assert 0.1 * runs[0] < 0.35\n"
-        "def test_close():\n    runs[1] += 1\n"
-        "    torch.testing.assert_close(torch.ones(2), torch.ones(2) + 0.01 * runs[1], rtol=0, atol=0.05)\n"
-    )
+    program = Path(__file__).parent / "programs" / "near_bounds"
+    shutil.copy(program.with_suffix(".py"), tmp_path / "test_x.py")
     command = ["tools/test_bounds.py", "--seeds", "4", "--share", "0.7", "-p", "no:cacheprovider", str(tmp_path)]
     ended = subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 1, ended.stderr
     assert "1 failed, 7 passed" in ended.stdout
     assert re.findall(r"^ (\d\.\d\d)  \S*(test_\w+)  (.*)", ended.stdout, re.M) == [
-        ("0.86", "test_more", "line 5: 0.1 * runs[0] < 0.35"),
+        ("0.86", "test_more", "line 10: 0.1 * runs[0] < 0.35"),
         ("0.80", "test_close", "assert_close, rtol 0, atol 0.05"),
     ]
