@@ -2,6 +2,10 @@
 //
 // Samples are kept per pipeline and size class (the logarithm of the workgroup count). Within a class time is
 // proportional to the count. A class without samples is extrapolated from the next smaller one.
+//
+// Every estimate is a number between kLeastNs and kMostNs. A pipeline that shares a batch with one whose estimate is
+// far too high gets a tiny part of the batch's time. Without a limit a few such batches would bring it to 0, the next
+// batch, if it is alone there, to infinity, and then to what is no number.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -12,6 +16,8 @@ namespace aule::stream {
 
 class CostModel {
  public:
+  static constexpr float kLeastNs = 1, kMostNs = 1e12f;
+
   struct Work {
     uint32_t pipeline;
     uint64_t groups, bytes;
@@ -24,14 +30,14 @@ class CostModel {
     int c = size_class(groups);
     if (entry.sample[c].ns > 0) {
       const Sample& s = entry.sample[c];
-      return s.ns * std::max(ratio(groups, s.groups), ratio(bytes, s.bytes));
+      return limited(s.ns * std::max(ratio(groups, s.groups), ratio(bytes, s.bytes)));
     }
     for (int k = c - 1; k >= 0; --k) {
       const Sample& s = entry.sample[k];
       if (s.ns <= 0) continue;
       // A copy's time grows with the groups, attention's with their square. Groups times bytes covers both.
       float g = ratio(groups, s.groups);
-      return std::max(s.ns, 1000.f) * g * std::clamp(ratio(bytes, s.bytes), 1.f, 16.f);
+      return limited(std::max(s.ns, 1000.f) * g * std::clamp(ratio(bytes, s.bytes), 1.f, 16.f));
     }
     return unknown(groups);
   }
@@ -46,12 +52,12 @@ class CostModel {
     double sum = 0;
     for (const Work& w : work) sum += w.predicted_ns;
     if (sum <= 0 || total_ns <= 0) return;
-    float scale = static_cast<float>(total_ns / sum);
+    const double scale = std::min(total_ns, double{kMostNs}) / sum;
     ++calls_;
     for (const Work& w : work) {
       if (w.pipeline >= table_.size()) table_.resize(w.pipeline + 64);
       Sample& s = table_[w.pipeline].sample[size_class(w.groups)];
-      float seen = w.predicted_ns * scale;
+      const float seen = limited(w.predicted_ns * scale);
       // Estimates rise quickly and fall slowly: one that is too low makes a submission too long. But a kernel's first
       // run may have its compilation in it, or its way to the device, and the second replaces it.
       const bool is_new = s.call != calls_;
@@ -66,7 +72,8 @@ class CostModel {
 
  private:
   // A small GPU's speed. On a faster one only the first submissions are shorter than needed.
-  static float unknown(uint64_t groups) { return 20e3f + 30e3f * static_cast<float>(groups); }
+  static float unknown(uint64_t groups) { return limited(20e3 + 30e3 * static_cast<double>(groups)); }
+  static float limited(double ns) { return static_cast<float>(std::clamp(ns, double{kLeastNs}, double{kMostNs})); }
   struct Sample {
     float ns = 0;
     int seen = 0;       // how often, up to 3

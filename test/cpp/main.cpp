@@ -131,6 +131,34 @@ void costs() {
   CHECK(m.predict(3, 100, 1000) == 8e6f && m.predict(5, 10, 10) == 8e6f);
 }
 
+// Every second call of a pipeline reads much, and is thought to take long, beside a hundred launches of another one.
+void costs_stay_numbers() {
+  stream::CostModel m;
+  const auto run = [&](std::vector<stream::CostModel::Work> work, double total_ns) {
+    for (auto& one : work) one.predicted_ns = m.predict(one.pipeline, one.groups, one.bytes);
+    m.learn(work, total_ns);
+  };
+  std::vector<stream::CostModel::Work> both(101, {2, 100, 1000, 0});
+  both[0] = {1, 100, uint64_t{1} << 30, 0};
+  for (int i = 0; i < 8; ++i) {
+    run({{1, 100, 1, 0}}, 1e6);
+    run(both, 1e6);
+  }
+  for (int i = 0; i < 3; ++i) {
+    run({{2, 100, 1000, 0}}, 1e6);
+    CHECK(m.predict(2, 100, 1000) > 0.99e6f && m.predict(2, 100, 1000) < 1.01e6f);
+    const float larger = m.predict(2, 66001, 1000);
+    CHECK(larger > 600e6f && larger < 700e6f);
+  }
+  for (const double total_ns : {1e300, 1e-300}) {
+    run({{4, 1, 0, 0}}, total_ns);
+    for (const uint64_t groups : {uint64_t{1}, ~uint64_t{0}}) {
+      const float estimate = m.predict(4, groups, ~uint64_t{0});
+      CHECK(estimate >= stream::CostModel::kLeastNs && estimate <= stream::CostModel::kMostNs);
+    }
+  }
+}
+
 void dispatch() {
   auto& s = main_stream();
   Words a(1000), b(1000);
@@ -414,7 +442,7 @@ int main(int argc, char** argv) {
       TEST(dispatch), TEST(chain), TEST(copies), TEST(big_copies), TEST(streams), TEST(events), TEST(graphs), TEST(cut),
       TEST(index_error), TEST(tables), TEST(out_of_memory), TEST(device_lost), TEST(threads), TEST(visible),
       TEST(cache), TEST(two_devices), TEST(record_cost), TEST(beyond_one_allocation), TEST(stress), TEST(hazards),
-      TEST(costs), TEST(long_loops), TEST(queues), TEST(added_kernels),
+      TEST(costs), TEST(costs_stay_numbers), TEST(long_loops), TEST(queues), TEST(added_kernels),
       TEST(barriers), TEST(integers), TEST(cold_kernels), TEST(cold_failures), TEST(cold_threads), TEST(cold_stress),
       TEST(cold_exit),
   };

@@ -29,6 +29,7 @@ ON_DEVICE = [
     "barriers",
     "hazards",
     "costs",
+    "costs_stay_numbers",
     "integers",
     "queues",
     "dispatch",
