@@ -8,7 +8,8 @@ whose largest error came near the bound: `torch.testing.assert_close` of floatin
 assertions of the form `number < bound` or `number <= bound`. Exact comparisons have no bound.
 
 A share near 1 is sound where the bound is derived (a result that is rounded once may be half a step off), and a failure
-to come where it was guessed. A new random test is run with 30 seeds before it is committed.
+to come where it was guessed. A new random test is run with 30 seeds before it is committed. Tests that count the
+device's memory fail here: assertions that are watched keep tensors alive.
 
 The module is pytest's plugin, too: `-p test_bounds`, under the interpreter of .venv.
 """
