@@ -28,3 +28,11 @@ void put_place(uint field, uint i, uint x) { U32Ref(p.places + uint64_t(field * 
 uint poles_of(uint merge) { return U32Ref(p.counts + uint64_t(merge) * 8ul).v; }
 uint rotations_of(uint merge) { return U32Ref(p.counts + uint64_t(merge) * 8ul + 4ul).v; }
 R rho_of(uint merge) { return RealRef(p.rhos).v[merge]; }
+
+// pole - (origin + x), to a rounding. precise: NVIDIA's compiler adds the last two first, outside of loops over poles,
+// and x is lost in doubles.
+R distance_to(R pole, R origin, R x) {
+  precise const R to_origin = pole - origin;
+  precise const R distance_ = to_origin - x;
+  return distance_;
+}

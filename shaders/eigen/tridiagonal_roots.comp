@@ -23,7 +23,7 @@ R sum_at(uint base, uint poles, R origin, R x) {
   R sum = R(0);
   for (uint i = base; i < base + poles; ++i) {
     const R z = number(Z, i);
-    sum += z * z / ((number(POLE, i) - origin) - x);
+    sum += z * z / distance_to(number(POLE, i), origin, x);
   }
   return sum;
 }

@@ -18,7 +18,7 @@ void main() {
     offset = origin == number(POLE, at) ? number(ABOVE, at) : -number(ABOVE, at);
     R squares = R(0);
     for (uint i = 0u; i < poles; ++i) {
-      const R x = number(WEIGHT, base + i) / ((number(POLE, base + i) - origin) - offset);
+      const R x = number(WEIGHT, base + i) / distance_to(number(POLE, base + i), origin, offset);
       squares += x * x;
     }
     inverse = R(1) / root(squares);
@@ -26,7 +26,7 @@ void main() {
   for (uint i = 0u; i < p.size; ++i) {
     R x = i == column ? R(1) : R(0);
     if (column < poles)
-      x = i < poles ? number(WEIGHT, base + i) / ((number(POLE, base + i) - origin) - offset) * inverse : R(0);
+      x = i < poles ? number(WEIGHT, base + i) / distance_to(number(POLE, base + i), origin, offset) * inverse : R(0);
     inner.v[place(ORDER, base + i) * p.size + column] = x;
   }
   for (uint i = rotations_of(merge); i-- > 0u;) {

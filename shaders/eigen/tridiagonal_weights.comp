@@ -17,7 +17,7 @@ void main() {
   for (uint i = 0u; i < poles; ++i) {
     const R origin = number(ORIGIN, base + i), side = origin == pole ? R(1) : R(-1);
     const R next = i + 1u < poles ? number(POLE, base + i + 1u) : R(0);
-    const R distance_ = (origin - own) + side * number(ABOVE, base + i);
+    const R distance_ = -distance_to(own, origin, side * number(ABOVE, base + i));
     product *= i < j ? distance_ / (pole - own) : i + 1u < poles ? distance_ / (next - own) : distance_;
     pole = next;
   }
