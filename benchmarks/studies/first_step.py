@@ -186,6 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--devices", nargs="+", default=["aule", "cuda"])
+    parser.add_argument("--compilers", nargs="+", choices=["threads", "one"], default=["threads", "one"])
     parser.add_argument("--small", action="store_true", help="tiny sizes, for a software device")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     parser.add_argument("--repeat", type=int, default=1, help="cold processes of each configuration")
@@ -213,7 +214,7 @@ def main() -> None:
             continue
         for mode in ("eager", "compile") if options.compile else ("eager",):
             for device in devices:
-                for compiler in ("threads", "one") if device == "aule" else ("",):
+                for compiler in options.compilers if device == "aule" else ("",):
                     if time.monotonic() - began > options.seconds:
                         print("the time is over")
                         return None

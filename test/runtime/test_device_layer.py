@@ -3,6 +3,7 @@
 Every run is its own process, so that environment switches, lost devices and exits are tested as they happen.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -58,9 +59,19 @@ def newest_header():
     return max(h.stat().st_mtime for h in headers)
 
 
+@contextlib.contextmanager
+def alone():
+    """One of the processes that share the work of the tests at a time."""
+    import fcntl  # POSIX has it
+
+    WORK.mkdir(parents=True, exist_ok=True)
+    with open(WORK / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def build():
     """Links the tests with the extension's own objects where they are fresh; compiles what is missing."""
-    WORK.mkdir(parents=True, exist_ok=True)
     headers = newest_header()
     compiler = (["ccache"] if shutil.which("ccache") else []) + [CXX]
     rows = WORK / "rows.cpp"
@@ -94,7 +105,8 @@ def build():
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
-    built = build()
+    with alone():
+        built = build()
     cache = tmp_path_factory.mktemp("pipelines")
 
     def run(*tests, expect=0, program=built, **env):

@@ -82,6 +82,7 @@ if hasattr(torch.accelerator, "Graph"):  # torch 2.12 and later
     graph.replay()
     expected = static.cpu().double()
     equal(out, (expected.remainder(5) + expected).diff(dim=1))
+torch.accelerator.synchronize()
 count, seconds = _C.compile_times(0)
 assert count >= 20 and seconds > 0, (count, seconds)
 print(count)
