@@ -162,6 +162,9 @@ def ds_workspaces():
         yield "", problem("ds_workspace", lengths=(lengths, lengths), dims=(dim, dim), heads=(32, 8)), {}
         causal = problem("ds_workspace", lengths=(lengths, lengths), dims=(dim, dim), masked=1)
         yield "", causal, {"is_lower_triangle": 1}
+    # Two halves of the memory would have too few workgroups of a triangle.
+    grouped = problem("ds_workspace", lengths=(8192, 8192), dims=(128, 128), heads=(32, 8), batch=1, masked=1)
+    yield "", grouped, {"is_lower_triangle": 1}
     yield "", problem("ds_workspace", dims=(128, 128)), {"failed_bytes": 1 << 24}
 
 

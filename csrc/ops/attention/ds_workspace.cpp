@@ -30,11 +30,14 @@ int64_t most_bytes(const DeviceProfile& profile, double mib, int64_t failed) {
 }
 
 // Whether the planner takes a workspace by itself. A chunk whose workgroups leave multiprocessors idle costs more than
-// the products that it saves (docs/ladders/flash_attn_bwd_dq_from_ds.md).
-bool pays(const DeviceProfile& profile, const AttentionProblem& problem, int64_t chunk_groups, bool whole) {
+// the products that it saves (docs/ladders/flash_attn_bwd_dq_from_ds.md). Workgroups of a triangle have half of the work
+// of its longest, which nothing is shorter than.
+bool pays(const DeviceProfile& profile, const DsWorkspaceProblem& given, int64_t chunk_groups, bool whole) {
+  const AttentionProblem& problem = given.attention;
+  const int64_t longest = given.is_lower_triangle ? chunk_groups / 2 : chunk_groups;
   return !profile.is_software() &&
          std::max(problem.head_dim, problem.v_dim) >= family_limits(profile).ds_workspace_dim &&
-         (whole || 4 * chunk_groups >= 3 * int64_t{profile.multiprocessors});
+         (whole || 4 * longest >= 3 * int64_t{profile.multiprocessors});
 }
 
 bool in_pairs(const MatrixLayout& layout) {
@@ -103,7 +106,7 @@ std::optional<DsWorkspacePlan> plan_ds_workspace(const DeviceProfile& profile, c
     return room == 0 ? 0 : ceil_div(heads, ceil_div(heads, room));
   };
   const auto suits = [&](int64_t chunk) {
-    return chunk > 0 && (asked > 0 || pays(profile, problem, chunk * (keys / dkdv.block), chunk == heads));
+    return chunk > 0 && (asked > 0 || pays(profile, given, chunk * (keys / dkdv.block), chunk == heads));
   };
   workspace.halves = heads_of_chunk(1) < heads && suits(heads_of_chunk(2)) ? 2 : 1;
   workspace.heads = heads_of_chunk(workspace.halves);
