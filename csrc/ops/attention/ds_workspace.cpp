@@ -30,8 +30,8 @@ int64_t most_bytes(const DeviceProfile& profile, double mib, int64_t failed) {
 }
 
 // Whether the planner takes a workspace by itself. A chunk whose workgroups leave multiprocessors idle costs more than
-// the products that it saves (docs/ladders/flash_attn_bwd_dq_from_ds.md). Workgroups of a triangle have half of the work
-// of its longest, which nothing is shorter than.
+// the products that it saves (docs/ladders/flash_attn_bwd_dq_from_ds.md). Workgroups of a triangle have half of its
+// longest one's work on the average, and a chunk lasts as long as that.
 bool pays(const DeviceProfile& profile, const DsWorkspaceProblem& given, int64_t chunk_groups, bool whole) {
   const AttentionProblem& problem = given.attention;
   const int64_t longest = given.is_lower_triangle ? chunk_groups / 2 : chunk_groups;
