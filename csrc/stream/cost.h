@@ -58,12 +58,13 @@ class CostModel {
       if (w.pipeline >= table_.size()) table_.resize(w.pipeline + 64);
       Sample& s = table_[w.pipeline].sample[size_class(w.groups)];
       const float seen = limited(w.predicted_ns * scale);
-      // Estimates rise quickly and fall slowly: one that is too low makes a submission too long. But a kernel's first
-      // run may have its compilation in it, or its way to the device, and the second replaces it.
+      // Estimates rise quickly and fall slowly, once for a batch: one that is too low makes a submission too long. But
+      // a kernel's first run may have its compilation in it, or its way to the device, and the second replaces it.
       const bool is_new = s.call != calls_;
       if (is_new) s.seen = std::min(s.seen + 1, 3);
       s.call = calls_;
-      const float blend = (is_new && s.seen <= 2) || seen > s.ns ? 1.f : 0.25f;
+      if (!is_new && seen <= s.ns) continue;
+      const float blend = s.seen <= 2 || seen > s.ns ? 1.f : 0.25f;
       s.ns += (seen - s.ns) * blend;
       s.groups = w.groups;
       s.bytes = w.bytes;
