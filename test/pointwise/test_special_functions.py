@@ -50,6 +50,11 @@ def at_least(least):
     return lambda *arguments: max(least, abs(arguments[-1]))
 
 
+def of_series(x, value):
+    """Ai is a difference of two series up to 2.1, whose sum is Bi / sqrt(3)."""
+    return max(0.1, abs(value), mpmath.airybi(x) / math.sqrt(3) if 0 < x < 2.1 else 0)
+
+
 def polygamma(n):
     return lambda x: torch.polygamma(n, x), lambda x: mpmath.polygamma(n, x)
 
@@ -73,7 +78,7 @@ UNARY = {
     ),
     "i0e": (special.i0e, lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(0, x), wide_domain, own, 24),
     "i1e": (special.i1e, lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(1, x), wide_domain, own, 48),
-    "airy_ai": (special.airy_ai, mpmath.airyai, lambda: mixed((-9, 9), (-200, 2)), at_least(0.1), 32),
+    "airy_ai": (special.airy_ai, mpmath.airyai, lambda: mixed((-9, 9), (-200, 2)), of_series, 12),
     "airy_ai_tail": (special.airy_ai, mpmath.airyai, lambda: mixed((2.1, 18)), own, 24),
     "ndtri": (
         special.ndtri, lambda p: mpmath.sqrt(2) * mpmath.erfinv(2 * p - 1),

@@ -67,7 +67,7 @@ def run(module, x):
 @pytest.mark.parametrize("make", [scripted, traced, loaded, loaded_onto])
 @pytest.mark.parametrize("training", [True, False])
 def test_forward_and_backward_equal_the_cpu(device, make, training):
-    net, x = Net().train(training), torch.randn(5, 6)  # a trace keeps the mode it was made in
+    net, x = Net().train(training), torch.randn(24, 6)  # a trace keeps the mode it was made in
     reference = run(copy.deepcopy(net), x)
     module = make(net, x)
     module = module.to(device)
@@ -77,9 +77,11 @@ def test_forward_and_backward_equal_the_cpu(device, make, training):
             module.load_state_dict(net.state_dict())
             reference = run(copy.deepcopy(net), x)
         result = run(module, x.to(device))
+        # The gradient of a bias in front of a normalization is 0: a sum of terms as large as those of the weight's.
+        size = max(1, *(t.abs().max().item() for t in reference[2]))
         for got, expected in zip(result, reference, strict=True):
             for g, e in zip(*((t if isinstance(t, list) else [t]) for t in (got, expected)), strict=True):
-                assert_close(g, e)
+                assert_close(g, e, atol=1e-5 * size)
 
 
 @pytest.mark.parametrize("make", [scripted, loaded])
