@@ -6,6 +6,10 @@ layout(local_size_x = 64) in;
 #include "common/dtype.glsl"
 #include "eigen/tridiagonal_merge.glsl"
 
+R component(uint i, R origin, R offset) {
+  return number(WEIGHT, i) / distance_to(number(POLE, i), origin, offset);
+}
+
 void main() {
   const uint64_t invocation = linear_invocation();
   if (invocation >= uint64_t(p.total)) return;
@@ -18,15 +22,14 @@ void main() {
     offset = origin == number(POLE, at) ? number(ABOVE, at) : -number(ABOVE, at);
     R squares = R(0);
     for (uint i = 0u; i < poles; ++i) {
-      const R x = number(WEIGHT, base + i) / distance_to(number(POLE, base + i), origin, offset);
+      const R x = component(base + i, origin, offset);
       squares += x * x;
     }
     inverse = R(1) / root(squares);
   }
   for (uint i = 0u; i < p.size; ++i) {
     R x = i == column ? R(1) : R(0);
-    if (column < poles)
-      x = i < poles ? number(WEIGHT, base + i) / distance_to(number(POLE, base + i), origin, offset) * inverse : R(0);
+    if (column < poles) x = i < poles ? component(base + i, origin, offset) * inverse : R(0);
     inner.v[place(ORDER, base + i) * p.size + column] = x;
   }
   for (uint i = rotations_of(merge); i-- > 0u;) {

@@ -3,7 +3,7 @@
 Every run is its own process, so that environment switches, lost devices and exits are tested as they happen.
 """
 
-import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -59,17 +59,6 @@ def newest_header():
     return max(h.stat().st_mtime for h in headers)
 
 
-@contextlib.contextmanager
-def alone():
-    """One of the processes that share the work of the tests at a time."""
-    import fcntl  # POSIX has it
-
-    WORK.mkdir(parents=True, exist_ok=True)
-    with open(WORK / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def build():
     """Links the tests with the extension's own objects where they are fresh; compiles what is missing."""
     headers = newest_header()
@@ -105,7 +94,9 @@ def build():
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
-    with alone():
+    WORK.mkdir(parents=True, exist_ok=True)
+    with open(WORK / "lock", "w") as lock:  # of the processes that share the tests, one builds
+        fcntl.flock(lock, fcntl.LOCK_EX)
         built = build()
     cache = tmp_path_factory.mktemp("pipelines")
 

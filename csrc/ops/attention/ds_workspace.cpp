@@ -34,10 +34,10 @@ int64_t most_bytes(const DeviceProfile& profile, double mib, int64_t failed) {
 // longest one's work on the average, and a chunk lasts as long as that.
 bool pays(const DeviceProfile& profile, const DsWorkspaceProblem& given, int64_t chunk_groups, bool whole) {
   const AttentionProblem& problem = given.attention;
-  const int64_t longest = given.is_lower_triangle ? chunk_groups / 2 : chunk_groups;
+  const int64_t work = given.is_lower_triangle ? chunk_groups / 2 : chunk_groups;
   return !profile.is_software() &&
          std::max(problem.head_dim, problem.v_dim) >= family_limits(profile).ds_workspace_dim &&
-         (whole || 4 * longest >= 3 * int64_t{profile.multiprocessors});
+         (whole || 4 * work >= 3 * int64_t{profile.multiprocessors});
 }
 
 bool in_pairs(const MatrixLayout& layout) {
